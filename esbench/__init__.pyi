@@ -4,16 +4,37 @@ from .app.api import (
     list_algorithms,
     list_environments,
     list_policies,
-    load_policy,
     make_algorithm,
     make_trainer,
 )
-from .app.commands import (
-    compare,
+from .app.gating import (
+    baseline,
+    check,
     merge,
+    submit,
+    verify,
+)
+from .app.playing import (
+    evaluate,
+    export,
+    load_policy,
+    render,
+)
+from .app.reading import (
+    compare,
+    diagnose,
+    efficiency,
+    history,
+    leaderboard,
     plot,
-    run,
+    report,
     table,
+)
+from .app.training import (
+    plan,
+    run,
+    status,
+    tune,
 )
 from .core.errors import (
     EsbenchError,
@@ -48,7 +69,15 @@ __all__ = [
     "Tracker",
     "TrainingError",
     "UsageError",
+    "baseline",
+    "check",
     "compare",
+    "diagnose",
+    "efficiency",
+    "evaluate",
+    "export",
+    "history",
+    "leaderboard",
     "list_agents",
     "list_algorithms",
     "list_environments",
@@ -60,14 +89,21 @@ __all__ = [
     "make_algorithm",
     "make_trainer",
     "merge",
+    "plan",
     "plot",
     "register_algorithm",
     "register_backend",
     "register_environment",
     "register_policy",
     "register_tracker",
+    "render",
+    "report",
     "run",
+    "status",
+    "submit",
     "table",
+    "tune",
+    "verify",
 ]
 
 __version__: str

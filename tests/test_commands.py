@@ -135,14 +135,14 @@ def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
         ({"grid": "quik"}, "quick"),
         ({"grid": {**GRID, "seed": 1}}, "seeds"),
         ({"grid": {**GRID, "algorithms": 3}}, "algorithms"),
-        ({"grid": GRID, "set": "budget.env_step=3"}, "env_steps"),
+        ({"grid": GRID, "overrides": "budget.env_step=3"}, "env_steps"),
         ({"grid": GRID, "keep": 0}, "keep"),
-        ({"grid": GRID, "set": "budget env_steps=3"}, "budget env_steps"),
-        ({"grid": GRID, "set": "budget..env_steps=3"}, "budget..env_steps"),
-        ({"grid": GRID, "set": 'budget."env_steps=3'}, "env_steps=3"),
-        ({"grid": GRID, "set": "budget.env_steps=3\nseed = 1"}, "env_steps"),
+        ({"grid": GRID, "overrides": "budget env_steps=3"}, "budget env_steps"),
+        ({"grid": GRID, "overrides": "budget..env_steps=3"}, "budget..env_steps"),
+        ({"grid": GRID, "overrides": 'budget."env_steps=3'}, "env_steps=3"),
+        ({"grid": GRID, "overrides": "budget.env_steps=3\nseed = 1"}, "env_steps"),
         (
-            {"grid": GRID, "set": ["budget.target_return=9", "evaluation.center=false"]},
+            {"grid": GRID, "overrides": ["budget.target_return=9", "evaluation.center=false"]},
             "budget.target_return = 9.*evaluation.center = true",
         ),
         ({}, "nothing to run"),
@@ -249,7 +249,7 @@ def test_a_comparison_has_the_numbers_of_the_command(scores: Path, esbench: Run)
     from esbench import compare
 
     printed = esbench("compare", "snes", "cem", "--in", str(scores), "--format", "json")[1]
-    frame, content = compare("snes", "cem", in_=scores), json.loads(printed)
+    frame, content = compare("snes", "cem", folder=scores), json.loads(printed)
     assert frame.attrs["outcome"] == content["outcome"]
     for row, pair in zip(frame.to_dict("records"), content["pairs"], strict=True):
         item = pair["comparison"]

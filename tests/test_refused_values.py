@@ -192,7 +192,7 @@ def test_a_state_of_another_algorithm_changes_nothing(other: str) -> None:
         lambda: es.Stop(5),  # type: ignore[arg-type]
         lambda: WorkerPool(1.5),  # type: ignore[arg-type]
         lambda: WorkerPool(10**12),
-        lambda: es.run("quick", set=3),  # type: ignore[arg-type]
+        lambda: es.run("quick", overrides=3),  # type: ignore[arg-type]
         lambda: es.make_trainer("openai_es", env="CartPole-v1", budget=3),  # type: ignore[arg-type]
         lambda: es.make_trainer("openai_es", env="CartPole-v1", seeds=(0, 1)),
         lambda: es.make_trainer("openai_es", env="CartPole-v1", environments=("Acrobot-v1",)),
@@ -261,7 +261,7 @@ def test_an_integer_of_any_size_can_be_named(value: int) -> None:
         {"keep": 1.5},
         {"at_once": "x"},
         {"shard": 3},
-        {"set": {"a": 1}},
+        {"overrides": {"a": 1}},
         {"env": 3},
         {"algorithm": [3]},
         {"seeds": []},

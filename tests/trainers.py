@@ -1,6 +1,10 @@
 """Trials that tests train without a folder, whole or resumed."""
 
+import contextlib
+import itertools
 import json
+import signal
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +16,23 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
+
+
+class Memory:
+    """A recorder in memory; Ctrl-C comes while it appends the row ``interrupted_at``."""
+
+    def __init__(self, interrupted_at: int = 0) -> None:
+        self.rows: list[GenerationRecord] = []
+        self.states: list[dict[str, Any]] = []
+        self._interrupted_at = interrupted_at
+
+    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
+        if record.generation == self._interrupted_at:
+            signal.raise_signal(signal.SIGINT)
+        self.rows.append(record)
+
+    def checkpoint(self, state: dict[str, Any]) -> None:
+        self.states.append(state)
 
 
 def train(spec: TrialSpec, pool: WorkerPool, *stops: int) -> SearchTrainer:
@@ -31,22 +52,27 @@ def train(spec: TrialSpec, pool: WorkerPool, *stops: int) -> SearchTrainer:
     return trainer
 
 
-def train_interrupted(spec: TrialSpec, pool: WorkerPool, play: int) -> SearchTrainer:
-    """Train to the end, interrupted once, before episodes are played for the ``play``-th time."""
-    calls, real = 0, WorkerPool.play
+@contextlib.contextmanager
+def interrupted(play: int) -> Iterator[None]:
+    """A block that is interrupted before episodes are played for the ``play``-th time."""
+    calls, real = itertools.count(1), WorkerPool.play
 
-    def interrupted(*arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == play:
+    def interrupt(*arguments: Any) -> Any:
+        if next(calls) == play:
             raise KeyboardInterrupt
         return real(*arguments)
 
-    trainer, again = SearchTrainer(spec, pool), SearchTrainer(spec, pool)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkerPool, "play", interrupted)
+        patch.setattr(WorkerPool, "play", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            trainer.train()
+            yield
+
+
+def train_interrupted(spec: TrialSpec, pool: WorkerPool, play: int) -> SearchTrainer:
+    """Train to the end, ``interrupted`` once."""
+    trainer, again = SearchTrainer(spec, pool), SearchTrainer(spec, pool)
+    with interrupted(play):
+        trainer.train()
     again.load_state_dict(trainer.state_dict(), trainer.history)
     again.train()
     return again

@@ -41,7 +41,7 @@ run("esbench compare snes openai_es --in out", folder)
 
 table = esbench.table(f"{folder}/out")
 print(table[["algorithm", "score", "low", "high", "standing", "seeds"]].to_string(index=False))
-test = esbench.compare("snes", "openai_es", in_=f"{folder}/out")
+test = esbench.compare("snes", "openai_es", folder=f"{folder}/out")
 print(test.attrs["outcome"], f"(p = {test['p_value'][0]:.2f})")
 
 # %%

@@ -20,7 +20,7 @@ from esbench.core.errors import UsageError, require_choice, require_flag, requir
 from esbench.core.files import as_path
 from esbench.core.registry import import_name
 from esbench.core.seeding import LARGEST_SEED
-from esbench.core.settings import MOST, MOST_PARAMS, Table, parse
+from esbench.core.settings import MOST_PARAMS, Table, parse
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import torch
 
     from esbench.engine.engine import Engine
-    from esbench.experiment.final_policy import Which
-    from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
     from esbench.experiment.trainer import Trainer
 
 
@@ -228,32 +226,6 @@ def make_trainer(
             trainer = owned.enter_context(open_trial(trial, pool))
         trainer.own(owned)
     return trainer
-
-
-def load_policy(
-    path: str | Path, generation: int | None = None, which: Which = "last"
-) -> TrainedPolicy | TrainedAgent:
-    """The policy of a trial, for use in any Gymnasium loop.
-
-    Args:
-        path: the folder of the trial.
-        generation: the generation of a kept checkpoint; by default the latest.
-        which: "last", or "best" for the largest smoothed return up to that generation.
-
-    Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
-            without a best policy.
-    """
-    from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.stored_trainer import stored_trainer
-    from esbench.store.trial_folder import TrialFolder
-
-    require_choice("which", which, ("last", "best"))
-    if generation is not None:
-        require_integer("generation", generation, 1, MOST)
-    folder = TrialFolder(as_path("path", path))
-    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
-        return stored.policy(which)
 
 
 def _require_no_budget(name: str, settings: Table) -> None:

@@ -15,22 +15,16 @@ from typing import Final
 import typer
 
 # Importing a module adds its commands, in the order of the help page.
-from esbench.cli import (
-    gate_commands,
-    leaderboard_commands,
-    merge_command,
-    report_commands,
-    slurm_command,
-    training_commands,
-    trial_commands,
-    tuning_commands,
-)
+# isort: off
+from esbench.cli import training_commands, policy_commands, gate_commands, reading_commands
+
+# isort: on
+from esbench.app.display import complain
 from esbench.cli.app import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_USAGE,
     app,
-    complain,
 )
 from esbench.core.errors import EsbenchError, UsageError
 from esbench.core.process import end_soon, open_streams, output_error
@@ -49,15 +43,11 @@ REFUSALS: Final = {
 
 __all__ = [
     "gate_commands",
-    "leaderboard_commands",
     "main",
-    "merge_command",
+    "policy_commands",
     "program",
-    "report_commands",
-    "slurm_command",
+    "reading_commands",
     "training_commands",
-    "trial_commands",
-    "tuning_commands",
 ]
 
 

@@ -1,33 +1,65 @@
-"""The command-line application, and the options that commands share."""
+"""The command-line application: commands with the options of functions.
+
+An option is stated once, in the signature and the docstring of its function in ``esbench.app``.
+"""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import inspect
+import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, final
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union, final, get_args, get_origin
 
 import typer
 import typer.core
 
+from esbench.app import options
+from esbench.app.display import complain
 from esbench.core.errors import UsageError, as_training_errors
-from esbench.core.escape import printable
-
-if TYPE_CHECKING:
-    from esbench.experiment.trials import Trial
-    from esbench.grids.grid_file import Grid
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-LEADERBOARD: Final = Path("results/leaderboard")
+Options: TypeAlias = dict[str, Any]
+"""The values of a function's options, by the names of its arguments."""
+
+# Options that have another name in Python; ``folder`` is one of ``compare``.
+NAMES: Final = {"overrides": "--set", "every": "--all", "folder": "--in"}
+METAVARS: Final = {
+    "grid": "NAME-OR-FILE",
+    "folder": "DIR",
+    "folders": "DIR",
+    "trial": "TRIAL",
+    "path": "TRIAL",
+    "first": "A",
+    "second": "B",
+    "overrides": "KEY=VALUE",
+    "device": "cpu|cuda",
+    "shard": "I/N",
+    "address": "HOST:PORT",
+    "callback": "PACKAGE.FILE:FUNCTION",
+    "track": "TRACKER",
+    "episode_timeout": "SECONDS",
+    "trial_timeout": "SECONDS",
+    "storage": "FILE",
+    "sample": "K",
+    "by": "SETTING",
+    "target": "SCORE",
+    "algorithms": "NAMES",
+    "panels": "NAMES",
+    "size": "WIDTHxHEIGHT",
+    "title": "TEXT",
+}
+TEXTS: Final = {"grid", "first", "second", "algorithms", "panels", "device"}  # one text each
 
 
 @final
@@ -69,202 +101,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-OnlyEnvironments = Annotated[
-    list[str] | None, typer.Option("--env", help="Only this environment; can be repeated.")
-]
-OnlyAlgorithms = Annotated[
-    list[str] | None,
-    typer.Option("--algorithm", help="Only this algorithm or label; can be repeated."),
-]
-Generation = Annotated[
-    int | None,
-    typer.Option(help="Generation of a kept checkpoint (default: the latest)."),
-]
-Which = Annotated[
-    Literal["last", "best"],
-    typer.Option(
-        help="The final policy, or the best one: that with the largest mean return over five "
-        "generations."
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Worker processes (default: one per core); results do not depend on it."),
-]
-EngineChosen = Annotated[
-    Literal["local", "ray"],
-    typer.Option("--engine", help="Where episodes are played; results do not depend on it."),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Head of the Ray cluster to use (default: a local Ray on this machine).",
-    ),
-]
-AllowMixed = Annotated[
-    bool,
-    typer.Option(
-        "--allow-mixed",
-        help="Also use nodes with other versions, processors or user code; marks trials inexact.",
-    ),
-]
-AtOnce = Annotated[
-    int | None,
-    typer.Option(
-        help="Concurrent trials (default: as many as share the workers evenly); results do not "
-        "depend on it."
-    ),
-]
-Trials = Annotated[
-    Path, typer.Argument(metavar="TRIAL", help="A trial's folder, or a folder of trials.")
-]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of 'esbench run'.")]
-Statistic = Annotated[
-    Literal["mean", "tail", "area"],
-    typer.Option(
-        help="The score of a seed: the mean return of its held-out episodes, their tail (the mean "
-        "of the worst 10 %), or the area under its learning curve, divided by the budget."
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override a setting of the grid; can be repeated."
-    ),
-]
-DeviceName = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        metavar="cpu|cuda",
-        help="Device of a convolutional policy; short for --set policy.device=...",
-    ),
-]
-
-
-@final
-@dataclass(frozen=True)
-class GridOptions:
-    """A grid and the options that change it; the order is that of the help pages."""
-
-    grid: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME-OR-FILE", help="The name of a grid, or a grid file (TOML)."),
-    ] = None
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", help="Environment; replaces those of the grid; can be repeated."),
-    ] = None
-    algorithm: Annotated[
-        list[str] | None,
-        typer.Option("--algorithm", help="Algorithm; replaces those of the grid; can be repeated."),
-    ] = None
-    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0-9 or 0,2,5.")] = None
-    env_steps: Annotated[
-        int | None, typer.Option(help="Environment steps of training per trial.")
-    ] = None
-    set_: Overrides = None
-    device: DeviceName = None
-    out: Annotated[
-        Path | None, typer.Option(help="Output folder (default: results/runs/NAME).")
-    ] = None
-    extend: Annotated[
-        bool,
-        typer.Option("--extend", help="Continue trials with a smaller budget up to the new one."),
-    ] = False
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Only part I of N; all parts have about the same cost and their own folders "
-            "(default: results/runs/NAME-shards/NAME-I-of-N).",
-        ),
-    ] = None
-
-    def open(self, keep: int = 1, record: bool = False) -> tuple[Path, list[Trial]]:
-        """The output folder and its trials, checked against what the folder holds."""
-        from esbench.experiment.trials import open_grid
-
-        return open_grid(
-            self.grid,
-            **self._changes,
-            out=self.out,
-            extend=self.extend,
-            keep=keep,
-            record=record,
-            shard=self.shard,
-        )
-
-    def compose(self) -> tuple[Grid, str]:
-        """The grid with its changes, and its source."""
-        from esbench.grids.compose import compose_grid
-
-        return compose_grid(self.grid, **self._changes)
-
-    def describe_shards(self, count: int) -> str:
-        """The sizes of the grid's shards in words; UsageError if there are too many."""
-        from esbench.experiment.trials import grid_trials
-        from esbench.grids.shards import describe_shards
-
-        grid, source = self.compose()
-        trials = grid_trials(grid, Path(), source)
-        return describe_shards([trial.spec for trial in trials], count)
-
-    @property
-    def _changes(self) -> dict[str, Any]:
-        return {
-            "environments": self.env or [],
-            "algorithms": self.algorithm or [],
-            "seeds": self.seeds,
-            "env_steps": self.env_steps,
-            "overrides": all_overrides(self.set_, self.device),
-        }
-
-
-def all_overrides(overrides: list[str] | None, device: str | None) -> list[str]:
-    """The overrides of ``--set`` and ``--device``; a UsageError if there is no such device."""
-    if device not in {None, "cpu", "cuda"}:
-        raise UsageError(f"--device {device}: expected 'cpu' or 'cuda'")
-    if device == "cuda":
-        from esbench.policies.kernels.device import require_device
-
-        require_device("cuda")  # before the policy is checked, which might not support it
-    return [*(overrides or []), *([] if device is None else [f"policy.device={device}"])]
-
-
-def takes_grid(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
-    """Give a command the options of a grid in place of its first parameter, a ``GridOptions``.
-
-    Options ``without`` keep their default, and the command may have others of these names.
-    """
-    options = inspect.signature(GridOptions, eval_str=True).parameters
-    shared = {name: option for name, option in options.items() if name not in without}
-    return takes_options(command, shared, lambda values: GridOptions(**values))
-
-
-def takes_options(
-    command: Callable[..., None],
-    shared: Mapping[str, inspect.Parameter],
-    gather: Callable[[dict[str, Any]], object],
-) -> Callable[..., None]:
-    """Replace the first parameter of a command by the ``shared`` options.
-
-    The command receives ``gather(values of those options)`` as its first argument.
-    """
-    _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    every = sorted([*shared.values(), *own], key=lambda option: option.default is not option.empty)
-
-    @functools.wraps(command)
-    def with_options(**values: Any) -> None:
-        gathered = gather({name: values.pop(name) for name in shared})
-        command(gathered, **values)
-
-    described: Any = with_options  # for typer
-    described.__signature__ = inspect.Signature(every)
-    described.__annotations__ = {each.name: each.annotation for each in every}
-    return with_options
-
 
 @app.callback(invoke_without_command=True)
 def _top(
@@ -275,6 +111,129 @@ def _top(
 
         write(f"esbench {__version__}")
         raise typer.Exit
+
+
+def command(
+    panel: str,
+    function: Callable[..., Any],
+    *examples: str,
+    name: str = "",
+    about: str = "",
+    optional: str = "",
+    without: Collection[str] = (),
+    only: Collection[str] = (),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function's options and the parameters of the decorated function.
+
+    That receives the values of the options as its first argument; its docstring, if any, is added
+    to the help text. The argument ``optional`` can be left out. Options ``without`` are left out,
+    or all but ``only``.
+    """
+
+    def decorate(shell: Callable[..., None]) -> Callable[..., None]:
+        shared = [
+            each
+            for each in options_of(function)
+            if each.name not in without and (not only or each.name in only)
+        ]
+        shared = [each.replace(default=None) if each.name == optional else each for each in shared]
+        _, *own = inspect.signature(shell, eval_str=True).parameters.values()
+        every = [*shared, *(each.replace(kind=each.KEYWORD_ONLY) for each in own)]
+        empty = {each.name: each.default for each in _parameters(function) if each.default == ()}
+
+        @functools.wraps(shell)
+        def with_options(**values: Any) -> None:
+            given = {each.name: values.pop(each.name) for each in shared}
+            given |= {key: () for key in empty if given.get(key, ()) is None}
+            shell(given, **values)
+
+        described: Any = with_options  # for typer
+        described.__signature__ = inspect.Signature(every)
+        described.__annotations__ = {each.name: each.annotation for each in every}
+        text = about or (inspect.getdoc(function) or "").partition(options.ARGS)[0]
+        app.command(
+            name or function.__name__,
+            help="\n\n".join(filter(None, [text, inspect.getdoc(shell)])),
+            rich_help_panel=panel,
+            epilog=f"Example{'s' if examples[1:] else ''}: {'   |   '.join(examples)}",
+        )(with_options)
+        return with_options
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def options_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The options of a function as typer takes them; ``display`` is none."""
+    texts, own = options.argument_texts(function), inspect.unwrap(function)
+    known = _Names({**vars(builtins), **vars(options), **vars(sys.modules[own.__module__])})
+    chosen = [each for each in _parameters(function) if each.name != "display"]
+    words = {each.name: _word(each) for each in chosen}
+    return [_option(each, words, texts[each.name], known) for each in chosen]
+
+
+def _word(parameter: inspect.Parameter) -> str:
+    """How a command names an argument of a function."""
+    if parameter.kind is not parameter.KEYWORD_ONLY:
+        return METAVARS[parameter.name]
+    return option_word(parameter.name)
+
+
+def option_word(name: str) -> str:
+    """The option of an argument of a function."""
+    return NAMES.get(name, f"--{name.replace('_', '-')}")
+
+
+def _option(
+    parameter: inspect.Parameter, words: Mapping[str, str], text: str, known: _Names
+) -> inspect.Parameter:
+    kind, default = _kind(parameter, known), parameter.default
+    text = re.sub(r"``(\w+)``", lambda match: words.get(match[1], match[1]), text)
+    text = text[0].upper() + text[1:]
+    word = words[parameter.name]
+    if parameter.kind is not parameter.KEYWORD_ONLY:
+        about = typer.Argument(metavar=word, help=text)
+    else:
+        if get_origin(kind) is list:
+            text = f"{text.removesuffix('.')}; can be repeated."
+        about = typer.Option(word, metavar=METAVARS.get(parameter.name), help=text)
+    if default is None or default == ():
+        kind, default = kind | None, None
+    return inspect.Parameter(
+        parameter.name,
+        parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, about],
+    )
+
+
+class _Names(dict[str, Any]):
+    """Names of types; those that are not imported at run time can be anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return Any
+
+
+def _kind(parameter: inspect.Parameter, known: _Names) -> Any:
+    """The type of an option: of the types of an argument, the one that is written as text."""
+    if parameter.name in TEXTS:
+        return str
+    found = eval(parameter.annotation, {}, known)
+    members = get_args(found) if get_origin(found) in {Union, UnionType} else (found,)
+    for member in members:
+        if get_origin(member) is Sequence and {str, Path} & {*_flat(get_args(member))}:
+            return list[Path] if Path in _flat(get_args(member)) else list[str]
+    for kind in (Path, str, bool, int, float):
+        if kind in members:
+            return kind
+    return next(member for member in members if get_origin(member) is Literal)
+
+
+def _flat(kinds: Collection[Any]) -> list[Any]:
+    return [each for kind in kinds for each in (get_args(kind) or [kind])]
 
 
 def write(text: str) -> None:
@@ -292,8 +251,3 @@ def resumable() -> Iterator[None]:
         command = shlex.join(["esbench", *sys.argv[1:]])
         complain(f"interrupted. Resume with: {command}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def complain(text: str) -> None:
-    """Print an error message to standard error."""
-    sys.stderr.write(f"esbench: {printable(text)}\n")

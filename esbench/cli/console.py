@@ -17,6 +17,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from esbench.app.display import Display, Tell
+from esbench.cli.live import TerminalProgress
 from esbench.core.escape import printable
 from esbench.publish.tables.render_table import INTERVAL, TEXTS, Sheet
 
@@ -71,28 +73,36 @@ def show(*parts: str | Text | Table) -> None:
 
 
 @final
-class Spinner:
-    """A spinner with a text on standard error, if that is a terminal."""
+class Terminal(Display):
+    """Shows progress in the terminal: a spinner on standard error, and tables of running trials."""
 
-    def __init__(self, status: Status) -> None:
-        self._status = status
+    def __init__(self) -> None:
+        self._status: Status | None = None
+        self.progress: TerminalProgress | None = None  # that of the last grid
 
-    def tell(self, what: str) -> None:
-        """Change the text."""
-        self._status.update(Text(f"{what} ..."))
-
-    def show(self, *lines: str) -> None:
+    def say(self, *lines: str) -> None:
         """Print lines on standard output."""
+        if self._status is None:
+            show(*lines)
+            return
         self._status.stop()  # while it spins, rich sends all output to standard error
         show(*lines)
         self._status.start()
 
+    @contextlib.contextmanager
+    def working(self, what: str) -> Iterator[Tell]:
+        """Show a spinner with a text on standard error, if that is a terminal."""
+        with make_console(stderr=True).status(Text(f"{what} ...")) as status:
+            self._status = status
+            try:
+                yield lambda text: status.update(Text(f"{text} ..."))
+            finally:
+                self._status = None
 
-@contextlib.contextmanager
-def working(what: str) -> Iterator[Spinner]:
-    """Show a spinner."""
-    with make_console(stderr=True).status(Text(f"{what} ...")) as status:
-        yield Spinner(status)
+    def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> TerminalProgress:
+        """The progress of that many trials."""
+        self.progress = TerminalProgress(self, make_console(), trials, quiet, warns)
+        return self.progress
 
 
 def print_sheet(sheet: Sheet, console: Console | None = None, *, split: bool = False) -> None:

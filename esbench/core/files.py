@@ -43,7 +43,7 @@ def require_path(name: str, value: object) -> None:
         raise UsageError(f"{name} = {shown(value)}: expected a path; {error}") from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise UsageError(f"{name} = {shown(value)}: {error.strerror}") from None
+            raise UsageError(f"{name} = {str(value)!r}: {error.strerror}") from None
 
 
 def as_path(name: str, value: str | Path) -> Path:

@@ -22,15 +22,14 @@ from esbench.core.escape import printable
 from esbench.core.json_text import Json
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
-from esbench.experiment.stored_trainer import backend_of, make_trainer, restore
-from esbench.experiment.trainer import Recorder, Trainer
+from esbench.experiment.stored_trainer import backend_of, make_trainer, resumed_trainer
+from esbench.experiment.trainer import Ended, Recorder, Trainer
 from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.run import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import now, provenance
-from esbench.store.trial_folder import TrialFolder
 
 PROGRESS_SECONDS: Final = 0.5
 
@@ -265,28 +264,13 @@ def _about(spec: TrialSpec, pool: Engine) -> Json:
 
 
 def _resumed(
-    trial: Trial,
-    pool: Engine,
-    recorder: TrialRecorder,
-    start: Start,
-    ended: Callable[[Trainer], object],
+    trial: Trial, pool: Engine, recorder: TrialRecorder, start: Start, ended: Ended
 ) -> Trainer:
     """A trainer that continues a trial from ``start``."""
-    new = start.state is None
-    trainer = make_trainer(trial.spec, pool, recorder, recorder.path, new, ended)
-    if start.state is not None:
-        _restore(trainer, trial.folder, start.state, start.history)
-    return trainer
-
-
-def _restore(
-    trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
-) -> None:
-    """Load a checkpoint; the trainer is closed if that is not possible."""
-    with contextlib.ExitStack() as failed:
-        failed.push(trainer)
-        restore(trainer, folder, state, history)
-        failed.pop_all()
+    if start.state is None:
+        return make_trainer(trial.spec, pool, recorder, recorder.path, ended=ended)
+    stored = trial.folder, trial.spec, pool, start.state, start.history
+    return resumed_trainer(*stored, recorder, recorder.path, ended)
 
 
 def _done(trial: Trial, pool: Engine) -> Trainer:
@@ -296,9 +280,8 @@ def _done(trial: Trial, pool: Engine) -> Trainer:
     state = folder.load_checkpoint()
     if state is None:
         raise UsageError(f"{folder.path} has a score, but no checkpoint; remove it to train again")
-    records = folder.records()
-    trainer = make_trainer(trial.spec, pool, None, folder.path, False, lambda _: None)
-    _restore(trainer, folder, state, records)
+    stored = folder, trial.spec, pool, state, folder.records()
+    trainer = resumed_trainer(*stored, folder=folder.path, ended=lambda _: None)
     trainer.done = True
     return trainer
 

@@ -20,8 +20,7 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trainer import Ended, Recorder, Trainer
 from esbench.grids.trial_spec import StartSpec, TrialSpec
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.selected_score import keep_selected_score, recorded_score
-from esbench.store.trial_folder import TrialFolder
+from esbench.store.trial_folder import TrialFolder, keep_selected_score, recorded_score
 
 
 def make_trainer(
@@ -143,17 +142,36 @@ def stored_trainer(
         )
     if state is None:
         raise UsageError(f"{folder.path} has no checkpoint yet; expected a trained trial")
-    with make_trainer(spec, pool, start=False) as trainer:
-        restore(trainer, folder, state, folder.records()[: state["progress"]["generation"]])
+    history = folder.records()[: state["progress"]["generation"]]
+    with resumed_trainer(folder, spec, pool, state, history) as trainer:
         yield trainer
 
 
+def resumed_trainer(
+    trial: TrialFolder,
+    spec: TrialSpec,
+    pool: Engine,
+    state: State,
+    history: Sequence[GenerationRecord],
+    recorder: Recorder | None = None,
+    folder: Path | None = None,
+    ended: Ended | None = None,
+) -> Trainer:
+    """The trainer of a stored trial in the state after ``history``; other arguments as above."""
+    trainer = make_trainer(spec, pool, recorder, folder, False, ended)
+    with contextlib.ExitStack() as failed:
+        failed.push(trainer)
+        restore(trainer, trial, state, history)
+        failed.pop_all()
+    return trainer
+
+
 def restore(
-    trainer: Trainer, folder: TrialFolder, state: State, history: Sequence[GenerationRecord]
+    trainer: Trainer, trial: TrialFolder, state: State, history: Sequence[GenerationRecord]
 ) -> None:
     """Load a checkpoint; DamagedTrialError if it lacks the reference batch of the policy."""
     try:
         trainer.load_state_dict(state, history)
     except UsageError as error:
-        remedy = f"remove the folder {folder.path} to train the trial again"
-        raise DamagedTrialError(f"{folder.path / 'checkpoint'}: {error}; {remedy}") from None
+        remedy = f"remove the folder {trial.path} to train the trial again"
+        raise DamagedTrialError(f"{trial.path / 'checkpoint'}: {error}; {remedy}") from None

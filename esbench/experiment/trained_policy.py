@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -36,8 +37,42 @@ if TYPE_CHECKING:
     from esbench.policies.kernels.torch_modules import PolicyModule
 
 
+class Trained(ABC):
+    """A trained policy of an environment; ``make_environment``, ``reset`` and ``act`` use it."""
+
+    def __init__(
+        self, environment: EnvironmentSpec, generation: int, held_out_seeds: Sequence[int]
+    ) -> None:
+        self.environment = environment
+        self.generation = generation
+        self.held_out_seeds = list(held_out_seeds)
+        with silenced():
+            env = self.make_environment()
+            env.close()
+        self.observation_space: gymnasium.Space[Any] = env.observation_space
+        self.action_space: gymnasium.Space[Any] = env.action_space
+
+    @final
+    def make_environment(self, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+        """The environment of the trial, for example with ``render_mode="human"``.
+
+        Raises:
+            UsageError: it cannot be made.
+        """
+        spec = self.environment
+        return make_environment(spec.id, {**spec.kwargs, **kwargs}, spec.wrappers)
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget the episode; call it at the start of every episode."""
+
+    @abstractmethod
+    def act(self, observation: Any) -> Any:
+        """The action for one observation of ``observation_space``."""
+
+
 @final
-class TrainedPolicy:
+class TrainedPolicy(Trained):
     """The unperturbed policy of a trial: normalization, network, recurrent state and actions.
 
     In the recorded environment, with the recorded seeds, it has the recorded returns, bit for bit::
@@ -65,14 +100,7 @@ class TrainedPolicy:
 
     def __init__(self, setup: Setup, job: Job, generation: int) -> None:
         """Prepare the policy of the center of ``job``, the held-out episodes."""
-        self.environment: EnvironmentSpec = setup.environment
-        self.generation = generation
-        with silenced():
-            env = self.make_environment()
-            env.close()
-        self.observation_space: gymnasium.Space[Any] = env.observation_space
-        self.action_space: gymnasium.Space[Any] = env.action_space
-        self.held_out_seeds = held_out_seeds(job.seed, job.episodes)
+        super().__init__(setup.environment, generation, held_out_seeds(job.seed, job.episodes))
         self.parameters = job.center.copy()
         self.template: Policy = setup.make_policy(self.observation_space, self.action_space)
         self.normalizer = job.normalizer
@@ -103,15 +131,6 @@ class TrainedPolicy:
 
     def __repr__(self) -> str:
         return f"<TrainedPolicy of {self.environment.id}, generation {self.generation}>"
-
-    def make_environment(self, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-        """The environment of the trial, for example with ``render_mode="human"``.
-
-        Raises:
-            UsageError: it cannot be made.
-        """
-        spec = self.environment
-        return make_environment(spec.id, {**spec.kwargs, **kwargs}, spec.wrappers)
 
     def reset(self) -> None:
         """Forget the episode; call it at the start of every episode."""
@@ -198,7 +217,7 @@ class TrainedPolicy:
 
 
 @final
-class TrainedAgent:
+class TrainedAgent(Trained):
     """The policy of an agent's trial. It acts without exploration.
 
     It is used as the policy of any other trial, ``TrainedPolicy``, but has no template, no
@@ -218,25 +237,9 @@ class TrainedAgent:
         generation: int,
         held_out_seeds: Sequence[int],
     ) -> None:
-        self.environment = environment
-        self.generation = generation
-        self.held_out_seeds = list(held_out_seeds)
-        with silenced():
-            env = self.make_environment()
-            env.close()
-        self.observation_space: gymnasium.Space[Any] = env.observation_space
-        self.action_space: gymnasium.Space[Any] = env.action_space
+        super().__init__(environment, generation, held_out_seeds)
         self._policy = policy
         self.reset()
-
-    def make_environment(self, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-        """The environment of the trial, for example with ``render_mode="human"``.
-
-        Raises:
-            UsageError: it cannot be made.
-        """
-        spec = self.environment
-        return make_environment(spec.id, {**spec.kwargs, **kwargs}, spec.wrappers)
 
     def reset(self) -> None:
         """Forget the episode; call it at the start of every episode."""

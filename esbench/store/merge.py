@@ -16,7 +16,14 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
 from esbench.core.errors import UsageError
-from esbench.core.files import DISTINCT_LABELS, disk_errors, open_regular, require_folder
+from esbench.core.files import (
+    DISTINCT_LABELS,
+    disk_errors,
+    open_regular,
+    read_bytes,
+    replace,
+    require_folder,
+)
 from esbench.core.process import interrupts_delayed
 from esbench.grids.trial_spec import differences
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
@@ -74,11 +81,31 @@ def _merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
 
 def _with_more_kept(trial: TrialFolder, others: Sequence[TrialFolder]) -> list[TrialFolder]:
     """Those of the others that have kept what a trial lacks; raises if that is damaged."""
-    found = [(other, trial.adoptable(other)) for other in others if other is not trial]
+    found = [(other, _adoptable(trial, other)) for other in others if other is not trial]
     for other, generations in found:
         for generation in generations:
             other.load_checkpoint(generation)
     return [other for other, generations in found if generations]
+
+
+def _adoptable(trial: TrialFolder, other: TrialFolder) -> list[int]:
+    """The generations that a trial has reached, and that only ``other`` has kept."""
+    more = sorted({*other.kept} - {*trial.kept})
+    state = trial.load_checkpoint() if more else None
+    reached = 0 if state is None else state["progress"]["generation"]
+    return [generation for generation in more if generation <= reached]
+
+
+def _adopt(trial: TrialFolder, other: TrialFolder) -> None:
+    """Keep what another trial of the same specification has kept, with digests of these rows."""
+    spec = trial.description()["spec"]
+    for generation in _adoptable(trial, other):
+        state = other.load_checkpoint(generation)
+        assert state is not None
+        trial.checkpoints.keep(state, spec)
+        result = trial.kept_result(generation)
+        if (other.path / result).exists():
+            replace(trial.path / result, read_bytes(other.path / result))
 
 
 def _check_folders(sources: Sequence[Path], out: Path) -> None:
@@ -200,7 +227,7 @@ def _copy(trial: TrialFolder, others: Sequence[TrialFolder], target: Path, out: 
             ) from None
         (hidden / "new" / "lock").touch()  # so that a merge of the copy can lock it
         for other in others:
-            TrialFolder(hidden / "new").adopt(other)
+            _adopt(TrialFolder(hidden / "new"), other)
         target.parent.mkdir(parents=True, exist_ok=True)
         old = hidden / "old" / target.relative_to(out)
         old.parent.mkdir(parents=True)

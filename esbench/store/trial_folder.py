@@ -8,6 +8,7 @@
     result.json     written last: its presence means the trial is done
     error.txt       traceback of a failed trial; removed when the trial is retried
     log.txt         output of environments and simulators
+    best.json       score of the best policy, on request
     nodes.json      the nodes of a cluster that play the trial, as last seen
     lock            held (flock) by the process that runs the trial; released when it ends
 
@@ -21,7 +22,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
@@ -30,7 +31,6 @@ from esbench.core.files import (
     RESUMABLE,
     disk_errors,
     open_regular,
-    read_bytes,
     remove_temporaries,
     replace,
     require_no_links,
@@ -42,9 +42,10 @@ from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take
 from esbench.store.row_files import KnownRows, MembersFile, MetricsFile, as_record
-from esbench.store.schemas import StoredDescription, StoredNodes, StoredResult
+from esbench.store.schemas import StoredBest, StoredDescription, StoredNodes, StoredResult
 from esbench.store.stored_json import KEPT, StoredJson
 
+BEST: Final = "best.json"  # the score of the best policy, written on request only
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 
@@ -61,7 +62,7 @@ class TrialFolder:
         self.path = path
         self._files = StoredJson(path)
         self._metrics = MetricsFile(self._files)
-        self._checkpoints = Checkpoints(self._files, self._metrics)
+        self.checkpoints = Checkpoints(self._files, self._metrics)
         self._members = MembersFile(self._files)
         self._spec: Json
 
@@ -90,12 +91,12 @@ class TrialFolder:
     @property
     def has_checkpoint(self) -> bool:
         """Whether the trial has a checkpoint to resume from."""
-        return self._checkpoints.has_latest
+        return self.checkpoints.has_latest
 
     @property
     def kept(self) -> list[int]:
         """The generations of the earlier checkpoints that were kept, sorted."""
-        return self._checkpoints.kept
+        return self.checkpoints.kept
 
     def description(self) -> Json:
         """The content of ``trial.json``. Reading it needs no plugin of the trial."""
@@ -144,9 +145,14 @@ class TrialFolder:
         """The result of the policy after some generations, or None if it was not scored."""
         if self.is_done and (result := self.result()).get("generations") == generation:
             return result
-        kept = self._kept_result(generation)
+        kept = self.kept_result(generation)
         known = (self.path / kept).exists()
         return self._files.read(kept, StoredResult) if known else None
+
+    @staticmethod
+    def kept_result(generation: int) -> str:
+        """The file, below the folder, of the result that a trial had after ``generation``."""
+        return f"{KEPT}/{kept_name(generation, 'result.json')}"
 
     @property
     def last_error_line(self) -> str:
@@ -194,7 +200,7 @@ class TrialFolder:
 
         UsageError if there is no checkpoint of that generation.
         """
-        return self._checkpoints.load(self.description()["spec"], generation)
+        return self.checkpoints.load(self.description()["spec"], generation)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
@@ -271,41 +277,12 @@ class TrialFolder:
         """Save the state after the rows so far, and wait until it is on disk."""
         self._metrics.sync()
         self._members.sync()
-        self._checkpoints.save(state, self._spec)
+        self.checkpoints.save(state, self._spec)
 
     def keep(self, state: Json) -> None:
         """Save the state as ``checkpoint`` does, and keep it beside later ones."""
         self.checkpoint(state)
-        self._checkpoints.keep(state, self._spec)
-
-    def adoptable(self, other: TrialFolder) -> list[int]:
-        """The generations that this trial has reached, and that only ``other`` has kept.
-
-        Both have the same specification.
-
-        Raises:
-            UsageError: the checkpoint of this trial is damaged.
-        """
-        more = sorted({*other.kept} - {*self.kept})
-        state = self.load_checkpoint() if more else None
-        reached = 0 if state is None else state["progress"]["generation"]
-        return [generation for generation in more if generation <= reached]
-
-    def adopt(self, other: TrialFolder) -> None:
-        """Keep what is ``adoptable`` from another trial of the same specification.
-
-        Raises:
-            UsageError: the file system refuses, or something is damaged.
-        """
-        spec = self.description()["spec"]
-        for generation in self.adoptable(other):
-            state = other.load_checkpoint(generation)
-            assert state is not None
-            self._checkpoints.keep(state, spec)
-            result = self._kept_result(generation)
-            if (other.path / result).exists():
-                with disk_errors(self.path):
-                    replace(self.path / result, read_bytes(other.path / result))
+        self.checkpoints.keep(state, self._spec)
 
     def finish(self, result: Json) -> None:
         """Write the result; the trial is done."""
@@ -380,10 +357,10 @@ class TrialFolder:
             if state is None:
                 raise self._files.damaged(self.path / LATEST, "it is missing")
             self.result()  # raises if it is damaged
-            self._checkpoints.keep(state, content["spec"])
+            self.checkpoints.keep(state, content["spec"])
             with disk_errors(self.path):
                 # This comes first, so that a killed trial is never done under its new budget.
-                (self.path / "result.json").replace(self.path / self._kept_result(generation))
+                (self.path / "result.json").replace(self.path / self.kept_result(generation))
         before = {
             "budget": content["spec"]["budget"],
             "generation": generation,
@@ -401,14 +378,11 @@ class TrialFolder:
         result = self.result() if self.is_done else {}
         return KnownRows("result", result.get("generations", 0), result.get("rows"))
 
-    def _kept_result(self, generation: int) -> str:
-        return f"{KEPT}/{kept_name(generation, 'result.json')}"
-
     def _rows_of_checkpoint(self, spec: TrialSpec) -> list[Json]:
         path = self.path / "trial.json"
         if self.has_checkpoint and not path.exists():
             raise self._files.damaged(path, "it is missing, but there is a checkpoint")
-        checkpoint = self._checkpoints.load(spec.as_json())
+        checkpoint = self.checkpoints.load(spec.as_json())
         generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
         rows = self.rows()
         return rows[:generation]
@@ -417,3 +391,39 @@ class TrialFolder:
 def is_trial(path: Path) -> bool:
     """Whether a folder is that of a trial."""
     return (path / "trial.json").exists()
+
+
+def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> None:
+    """Write the score of the best policy, which the search had after ``generation``.
+
+    It belongs to the trial as it is now: it is void once the trial is extended.
+
+    Raises:
+        UsageError: another process runs the trial, or the file cannot be written.
+    """
+    content = {"generations": generation, **score}
+    with folder.locked() as mine:
+        if not mine:
+            raise UsageError(f"{folder.path} is run by another process; expected a finished trial")
+        content["last_digest"] = folder.result().get("digest")
+        with disk_errors(folder.path):
+            StoredJson(folder.path).write(BEST, content)
+
+
+def selected_score(folder: TrialFolder) -> Json | None:
+    """The content of ``best.json``, or None if there is none for the trial as it is now."""
+    if not (folder.is_done and (folder.path / BEST).exists()):
+        return None
+    content = StoredJson(folder.path).read(BEST, StoredBest)
+    return content if content["last_digest"] == folder.result().get("digest") else None
+
+
+def recorded_score(folder: TrialFolder, generation: int, *, best: bool) -> Json:
+    """The recorded score of the last, or best, policy after a generation; empty if there is none.
+
+    The last policy of that generation may be another one: an average, or a validated candidate.
+    """
+    if not best:
+        return folder.result_of(generation) or {}
+    found = selected_score(folder)
+    return found if found is not None and found["generations"] == generation else {}

@@ -33,6 +33,7 @@ class Summary:
             None if all failed.
         env_steps: environment steps of training of all trials.
         importances: the share of each setting in being among the best, empty if unknown.
+        files: the best settings and the figures, once they are written.
     """
 
     study: Study
@@ -40,6 +41,7 @@ class Summary:
     best: Configuration | None
     env_steps: int
     importances: dict[str, float]
+    files: tuple[Path, ...] = ()
 
     @property
     def pruned(self) -> int:

@@ -28,8 +28,7 @@ from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
-from esbench.store.selected_score import recorded_score
-from esbench.store.trial_folder import TrialFolder
+from esbench.store.trial_folder import TrialFolder, recorded_score
 from esbench.video.offscreen import draw_lightly, without_screen
 from esbench.video.writers import Frame, Video, video_class
 

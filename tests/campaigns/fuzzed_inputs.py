@@ -304,7 +304,7 @@ def _call(rng: random.Random) -> Input:
             lambda: esbench.TargetReturn(value), lambda: esbench.TargetReturn(1.0, value),
             lambda: esbench.Stop(value), lambda: esbench.run("quick", seeds=value, workers=0),
             lambda: esbench.run(value, workers=0),
-            lambda: esbench.run("quick", set=value, workers=0),
+            lambda: esbench.run("quick", overrides=value, workers=0),
         ])()  # fmt: skip
 
     call = rng.choice([make, make, tell, load, trainer, trainer, small])

@@ -428,7 +428,7 @@ REFUSED = {
     "small --set nonsense": "expected key.sub=value",
     f"small --out {__file__}": "test_cli.py is a file",
     "small --out /dev/null/out": "cannot write /dev/null/out",
-    f"small --out {'x' * 300}": "xxx: File name too long",
+    f"small --out {'x' * 300}": "xxx'?: File name too long",
     "list grids --settings quick": "grids have no --settings; only algorithms, agents, policies",
     "list algorithms --settings openaies": "unknown algorithm 'openaies'; did you mean",
     "list --settings mpl": "unknown algorithm, agent, policy or behavior 'mpl'; did you mean 'mlp'",

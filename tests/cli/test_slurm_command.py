@@ -101,7 +101,7 @@ REFUSED = {
     "--array 7": "7 shards .* 6 trials",
     "--array 2 --time x": "--time 'x'",
     "--array 2 --time 2": "--time '2'.* 5 minutes",
-    "--array 2 --cpus-per-task 0": "--cpus-per-task 0",
+    "--array 2 --cpus-per-task 0": "--cpus-per-task '0'",
     "--array 2 --mem x": "--mem 'x'",
     "--array 2 --sbatch array=3": "--sbatch 'array=3'",
     "--array 2 --keep 0": "keep = 0",
@@ -144,7 +144,7 @@ def test_shards_make_the_grid(esbench: Run, tmp_path: Path) -> None:
     assert esbench("run", *SMALL, "--shard", "1/2", "--quiet")[::2] == (0, "")
     settings = [word for word in SMALL if "." in word]
     chosen = {"algorithm": ["snes", "openai_es"], "seeds": "0-1", "env_steps": 150}
-    options = {**chosen, "set": settings, "workers": 1, "quiet": True}
+    options = {**chosen, "overrides": settings, "workers": 1, "quiet": True}
     second = run(env="doubles:Walk-v0", shard="2/2", **options)
     assert second["status"].tolist() == ["done"] * 2
     status = [word for word in SMALL if word not in {"--workers", "1"}]

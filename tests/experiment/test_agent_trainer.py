@@ -1,60 +1,47 @@
 """An agent is trained, recorded and scored as a search, and its steps are counted exactly."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
-import own_agents
 import pytest
 from command_line import Run
-from own_agents import Climber
+from trainers import Memory
 
 import esbench as package
 from esbench.agents.agent import Agent, AgentSettings, MakeEnvironment
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
+from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer, play
-from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Stop
 from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.sources import read_folder
+from esbench.store.generation_record import GenerationRecord
 
 NAME = "own_agents:Climber"
+STEPS = f"{__name__}:Steps"
 Make = Callable[..., TrialSpec]
 
 
 @pytest.fixture
-def make(make_trial: Callable[..., Trial]) -> Make:
-    """Return a maker of the specification of an agent on CartPole."""
+def make() -> Make:
+    """A maker of the specification of an agent on CartPole."""
 
-    def spec(name: str = NAME, steps: int = 600, **settings: Any) -> TrialSpec:
-        table = {"population_size": None, "sigma": None, "row_steps": 200, **settings}
-        given = {key: value for key, value in table.items() if value is not None}
-        trial = _trial(make_trial, name, {"env_steps": steps}, given)
-        return trial.spec
+    def spec(name: str = NAME, **table: Any) -> TrialSpec:
+        budget = {"env_steps": 400, **table.pop("budget", {})}
+        environment = {"id": "CartPole-v1", "wrappers": table.pop("wrappers", [])}
+        algorithm = {"name": name, "settings": {"row_steps": 100, **table}}
+        made = {"algorithm": algorithm, "environment": environment, "policy": None, "seed": 0}
+        return parse(TrialSpec, {**made, "budget": budget, "evaluation": {"episodes": 4}}, "test")
 
     return spec
-
-
-def _trial(make_trial: Any, name: str, budget: Any, settings: dict[str, Any]) -> Trial:
-    from esbench.experiment.trials import grid_trials
-    from esbench.grids.grid_file import parse_grid
-
-    grid = {
-        "name": "test",
-        "seeds": [0],
-        "environments": ["CartPole-v1"],
-        "algorithms": {"agent": {"algorithm": name, **settings}},
-        "budget": budget,
-        "evaluation": {"episodes": 4},
-    }
-    (trial,) = grid_trials(parse_grid(grid, "test"), Path("out"), "test")
-    return trial
 
 
 class Seeds(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -69,12 +56,9 @@ class Seeds(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def test_steps_are_counted_and_every_episode_has_its_own_seed(make: Make, pool: WorkerPool) -> None:
-    spec = make()
-    environment = spec.environment.model_validate(
-        {**spec.environment.model_dump(), "wrappers": ({"wrapper": f"{__name__}:Seeds"},)}
-    )
     Seeds.seen.clear()
-    trainer = AgentTrainer(spec.model_copy(update={"environment": environment}), pool)
+    wrapped = {"wrappers": [{"wrapper": f"{__name__}:Seeds"}], "row_steps": 200}
+    trainer = AgentTrainer(make(budget={"env_steps": 600}, **wrapped), pool)
     trainer.train()
     progress, rows = trainer.progress, trainer.history
     assert progress.env_steps == 600
@@ -250,68 +234,6 @@ def test_an_agent_over_its_budget_is_reported_and_not_compared(
     assert esbench("compare", "climber", "openai_es", "--in", "out")[0] == 0
 
 
-class Counting(Agent):
-    """An agent with a state: the number of its steps, which its policy turns into actions."""
-
-    class Settings(AgentSettings):
-        """Settings."""
-
-    def __init__(self, settings: Any, make_environment: MakeEnvironment, seed: int) -> None:
-        self._env, self._steps = make_environment(), 0
-
-    @property
-    def policy(self) -> "Counting":
-        """The agent itself."""
-        return self
-
-    def reset(self) -> None:
-        """Nothing."""
-
-    def act(self, observation: Any) -> int:
-        """An action that depends on the number of steps."""
-        return self._steps // 100 % 2
-
-    def learn(self, env_steps: int) -> None:
-        """Take these steps."""
-        ended = True
-        for _ in range(env_steps):
-            if ended:
-                self._env.reset()
-            self._steps += 1
-            *_, terminated, truncated, _ = self._env.step(0)
-            ended = terminated or truncated
-
-    def state_dict(self) -> dict[str, Any]:
-        """The number of steps."""
-        return {"steps": self._steps}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore it."""
-        self._steps = state["steps"]
-
-
-def test_an_agent_with_a_state_resumes(make: Make, pool: WorkerPool) -> None:
-    spec = make(f"{__name__}:Counting", row_steps=100)
-    whole, part = AgentTrainer(spec, pool), AgentTrainer(spec, pool)
-    whole.train()
-    part.train(callbacks=[lambda row: Stop("killed") if row.generation == 2 else None])
-    state = part.state_dict()
-    assert state is not None
-    again = AgentTrainer(spec, pool)
-    again.load_state_dict(state, part.history)
-    again.train()
-    assert again.progress.env_steps == whole.progress.env_steps == 600
-    assert [row.env_steps for row in again.history] == [row.env_steps for row in whole.history]
-    seeds = [episode_seed(0, Purpose.EVALUATION_EPISODE, 0, n) for n in range(4)]
-    assert again.policy().held_out_seeds == seeds
-    assert again.evaluate().returns.tolist() == whole.evaluate().returns.tolist()
-
-
-def test_own_agents_inherit_from_nothing() -> None:
-    assert Climber.__bases__ == (object,)
-    assert not issubclass(own_agents.Predictor, Agent)
-
-
 class Recurrent:
     """A policy that pushes left for three steps of an episode, then right."""
 
@@ -348,3 +270,164 @@ def test_the_time_of_an_agent_is_that_between_its_callbacks(
         trainer.train(callbacks=slow)
         assert len(trainer.history) > 1
         assert trainer.progress.wall_time_s < 1000.0
+
+
+class Steps(Agent):
+    """An agent whose state is the number of its steps; it ends after ``most`` of them.
+
+    Its policy acts on that state.
+    """
+
+    class Settings(AgentSettings):
+        """Settings."""
+
+        most: int = 10**6
+        catches: bool = False
+
+    at_act: ClassVar[Callable[[], None] | None] = None
+
+    def __init__(self, settings: Any, make_environment: MakeEnvironment, seed: int) -> None:
+        self._env, self._settings, self._steps = make_environment(), settings, 0
+
+    @property
+    def policy(self) -> "Steps":
+        """The agent itself."""
+        return self
+
+    def reset(self) -> None:
+        """Nothing."""
+
+    def act(self, observation: Any) -> int:
+        """An action that depends on the number of steps."""
+        if Steps.at_act is not None:
+            Steps.at_act()
+        return self._steps // 100 % 2
+
+    def learn(self, env_steps: int) -> None:
+        """Take these steps, and go on after the first exception if it ``catches``."""
+        ended = True
+        for _ in range(min(env_steps, self._settings.most)):
+            if ended:
+                self._env.reset()
+            self._steps += 1
+            try:
+                *_, terminated, truncated, _ = self._env.step(0)
+            except BaseException:
+                if not self._settings.catches:
+                    raise
+            ended = terminated or truncated
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of steps."""
+        return {"steps": self._steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore it."""
+        self._steps = state["steps"]
+
+
+def _interrupt_once() -> None:
+    Steps.at_act = None
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("moment", ["row", "evaluation", "callback"])
+def test_an_interrupt_saves_the_state_of_the_last_row(
+    make: Make, pool: WorkerPool, moment: str
+) -> None:
+    def callback(record: GenerationRecord) -> None:
+        if record.generation == 2:
+            if moment == "callback":
+                signal.raise_signal(signal.SIGINT)
+            if moment == "evaluation":
+                Steps.at_act = _interrupt_once
+
+    notes = Memory(interrupted_at=3 if moment == "row" else 0)
+    trainer = AgentTrainer(make(STEPS), pool, notes)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(callbacks=[callback])
+    generation = notes.states[-1]["progress"]["generation"]
+    assert generation <= len(notes.rows)
+    assert notes.states[-1]["progress"]["env_steps"] == 100 * generation
+    again = AgentTrainer(make(STEPS), pool)
+    again.load_state_dict(notes.states[-1], notes.rows[:generation])
+    again.train()
+    assert [row.env_steps for row in again.history] == [100, 200, 300, 400]
+    assert [row.generation for row in again.history] == [1, 2, 3, 4]
+
+
+def test_an_agent_that_ends_early_is_not_trained_again(make: Make, pool: WorkerPool) -> None:
+    spec = make(STEPS, most=150)
+    trainer, again = (AgentTrainer(spec, pool) for _ in range(2))
+    trainer.train()
+    state = trainer.state_dict()
+    assert state is not None
+    again.load_state_dict(state, trainer.history)
+    again.train()
+    assert again.progress.env_steps == trainer.progress.env_steps == 150
+
+
+def test_a_stopped_agent_goes_on_if_it_is_asked_to(make: Make, pool: WorkerPool) -> None:
+    trainer = AgentTrainer(make(STEPS), pool)
+    assert trainer.train(callbacks=[lambda _: Stop("enough")]) == Stop("enough")
+    assert trainer.progress.env_steps == 100
+    assert trainer.train() is None
+    assert trainer.progress.env_steps == 400
+
+
+def test_an_agent_that_catches_everything_takes_no_further_step(
+    make: Make, pool: WorkerPool
+) -> None:
+    trainer = AgentTrainer(make(STEPS, catches=True), pool)
+    assert trainer.train(callbacks=[lambda _: Stop("enough")]) == Stop("enough")
+    assert trainer.progress.env_steps == 100
+
+
+class Careless:
+    """An agent that never resets after the end of an episode."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Take all steps in one episode."""
+        env.reset()
+        for _ in range(env_steps):
+            env.step(0)
+
+
+def test_an_agent_without_a_step_has_a_row(make: Make, pool: WorkerPool) -> None:
+    trainer = AgentTrainer(make("own_agents:Still"), pool)
+    trainer.train()
+    (row,) = trainer.history
+    assert (row.generation, row.env_steps, row.population_size) == (1, 0, 0)
+    assert 8 <= row.center_return <= 11  # CartPole falls under a constant force
+
+
+def test_a_step_after_the_end_of_an_episode_is_refused(make: Make, pool: WorkerPool) -> None:
+    trainer = AgentTrainer(make(f"{__name__}:Careless"), pool)
+    with pytest.raises(TrainingError, match="reset"):
+        trainer.train()
+    assert trainer.progress.episodes == 1
+
+
+@pytest.mark.parametrize("key", ["generations", "target_return"])
+def test_a_policy_that_is_known_at_the_end_cannot_end_early(
+    make: Make, pool: WorkerPool, key: str
+) -> None:
+    AgentTrainer(make(STEPS, budget={key: 2}), pool)
+    with pytest.raises(UsageError, match=f"budget.{key} = 2.*Still"):
+        AgentTrainer(make("own_agents:Still", budget={key: 2}), pool)
+
+
+def test_an_agent_with_a_state_resumes(make: Make, pool: WorkerPool) -> None:
+    spec = make(STEPS)
+    whole, part, again = (AgentTrainer(spec, pool) for _ in range(3))
+    whole.train()
+    part.train(callbacks=[lambda row: Stop("killed") if row.generation == 2 else None])
+    state = part.state_dict()
+    assert state is not None
+    again.load_state_dict(state, part.history)
+    again.train()
+    assert again.progress.env_steps == whole.progress.env_steps == 400
+    assert [row.env_steps for row in again.history] == [row.env_steps for row in whole.history]
+    seeds = [episode_seed(0, Purpose.EVALUATION_EPISODE, 0, n) for n in range(4)]
+    assert again.policy().held_out_seeds == seeds
+    assert again.evaluate().returns.tolist() == whole.evaluate().returns.tolist()

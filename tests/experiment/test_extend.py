@@ -159,23 +159,6 @@ def test_killed_while_it_is_extended_it_is_whole(
     assert before["score"] == expected[1]["score"]
 
 
-@pytest.mark.parametrize(
-    "name", ["trial.json", "metrics.jsonl", "checkpoint/state.json", "result.json"]
-)
-def test_what_cannot_go_on_fails_alone_and_is_left_as_it_is(
-    done: Trial, pool: WorkerPool, make_trial: Make, name: str
-) -> None:
-    path = done.folder.path / name
-    if name == "checkpoint/state.json":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-700])
-    before = files(done.folder.path)
-    ends = run(pool, larger(done, 900), replace(make_trial(seed=1), extend=True))
-    assert [outcome for outcome, _ in ends] == ["failed", "done"]
-    assert files(done.folder.path) == before
-
-
 def test_an_agent_is_refused_before_anything_is_trained(esbench: Run, tmp_path: Path) -> None:
     run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--algorithm",
            "own_agents:Climber", "--seeds", "0", "--out", "out", "--workers", "1", "--quiet",
@@ -199,8 +182,6 @@ def test_the_command(esbench: Run) -> None:
     assert (code, "continue it with --extend" in complaint) == (2, True)
     code, printed, _ = esbench("status", *trial, *more, "--extend")
     assert (code, "1 partial" in printed) == (0, True)
-    code, printed, _ = esbench("plan", *trial, *more, "--extend")
-    assert (code, "done" in printed) == (0, True)
     assert esbench(*run, *more, "--extend")[0] == 0
     (stored,) = Path("out").rglob("trial.json")
     assert json.loads(stored.read_text())["command"].endswith("--env-steps 900 --extend")

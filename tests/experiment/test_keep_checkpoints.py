@@ -10,6 +10,7 @@ import pytest
 from command_line import Run
 from fake_trials import make_records
 from searches import arrays_in
+from trainers import interrupted
 from watchers import run
 
 from esbench.core.errors import DamagedTrialError, UsageError
@@ -86,28 +87,6 @@ def test_nothing_else_depends_on_them(trial: Trial, pool: WorkerPool, tmp_path: 
     assert digests[0] == digests[1]
 
 
-def test_a_run_that_was_interrupted_while_it_kept_one_keeps_the_same(
-    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupted = replace(trial, folder=TrialFolder(tmp_path / "interrupted"))
-
-    keep = TrialFolder.keep
-
-    def interrupt(folder: TrialFolder, state: dict[str, Any]) -> None:
-        if state["progress"]["generation"] == trial.folder.kept[1]:
-            raise KeyboardInterrupt
-        keep(folder, state)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrialFolder, "keep", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run(pool, interrupted)
-    run(pool, interrupted)
-    assert interrupted.folder.kept == trial.folder.kept
-    for generation in trial.folder.kept:
-        assert arrays(interrupted.folder, generation) == arrays(trial.folder, generation)
-
-
 def test_an_interrupt_within_a_generation_changes_none(
     make_trial: Make, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,21 +95,10 @@ def test_an_interrupt_within_a_generation_changes_none(
     made = make_trial(budget={"env_steps": BUDGET}, settings=SETTINGS, evaluation=evaluation)
     whole = replace(made, keep=4)
     run(pool, whole)
-    play = WorkerPool.play
     for moment in range(3, 10):  # one to three plays per generation
-        trial, calls = replace(whole, folder=TrialFolder(tmp_path / f"{moment}")), 0
-
-        def interrupt(*arguments: Any, at: int = moment) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == at:
-                raise KeyboardInterrupt
-            return play(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(WorkerPool, "play", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                run(pool, trial)
+        trial = replace(whole, folder=TrialFolder(tmp_path / f"{moment}"))
+        with interrupted(moment):
+            run(pool, trial)
         run(pool, trial)
         assert trial.folder.kept == whole.folder.kept
         for generation in trial.folder.kept:
@@ -141,13 +109,19 @@ def test_an_interrupt_within_a_generation_changes_none(
             assert "begun_at" not in kept
 
 
-def test_one_can_be_loaded_whenever_the_run_is_killed(
-    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kept_it", [False, True])
+def test_a_run_that_was_killed_while_it_kept_one_keeps_the_same(
+    trial: Trial, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_it: bool
 ) -> None:
     killed, keep = replace(trial, folder=TrialFolder(tmp_path / "killed")), TrialFolder.keep
+    second = trial.folder.kept[1]
 
     def kill(folder: TrialFolder, state: dict[str, Any]) -> None:
-        keep(folder, state)
+        if state["progress"]["generation"] < second:
+            keep(folder, state)
+            return
+        if kept_it:
+            keep(folder, state)
         monkeypatch.setattr(TrialFolder, "checkpoint", lambda *_: None)
         raise KeyboardInterrupt
 
@@ -155,12 +129,14 @@ def test_one_can_be_loaded_whenever_the_run_is_killed(
         patch.setattr(TrialFolder, "keep", kill)
         with pytest.raises(KeyboardInterrupt):
             run(pool, killed)
-    with killed.folder.locked():
-        killed.folder.begin(killed.spec, killed.folder.description())
-    (kept,) = killed.folder.kept
-    state = killed.folder.load_checkpoint(kept)
-    assert state is not None
-    assert state["progress"]["generation"] == kept
+    for generation in killed.folder.kept:
+        assert arrays(killed.folder, generation) == arrays(trial.folder, generation)
+    assert (second in killed.folder.kept) == kept_it
+    monkeypatch.undo()
+    run(pool, killed)
+    assert killed.folder.kept == trial.folder.kept
+    for generation in trial.folder.kept:
+        assert arrays(killed.folder, generation) == arrays(trial.folder, generation)
 
 
 def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
@@ -227,8 +203,3 @@ def test_the_commands(esbench: Run) -> None:
     ):
         assert f"{name}: CartPole-v1, generation {generation}, " in line
         assert (folder.path / name).stat().st_size > 100
-    film = (folder.path / names[1]).read_bytes()
-    (folder.path / names[1]).unlink()
-    one = ["render", str(folder.path), "--max-steps", "3", "--generation", str(second)]
-    assert esbench(*one)[0] == 0
-    assert (folder.path / names[1]).read_bytes() == film

@@ -126,38 +126,20 @@ def test_a_trial_that_a_callback_stops_is_scored_and_verified(
         assert esbench(*command)[0] == 0
 
 
-def test_a_trial_stopped_and_killed_before_its_score_is_only_scored(
-    make: Make, tmp_path: Path
+@pytest.mark.parametrize("callbacks", [[], [at(2)]])
+def test_a_larger_budget_extends_it_on_request(
+    make: Make, tmp_path: Path, callbacks: list[Any]
 ) -> None:
-    with make(tmp_path) as trainer:
-        trainer.train(callbacks=[at(2)])
-    (tmp_path / PLACE / "result.json").unlink()
-    with make(tmp_path) as again:
-        again.train()
-        assert (again.progress.generation, again.done) == (2, True)
-
-
-def test_a_larger_budget_extends_it_on_request(make: Make, tmp_path: Path) -> None:
-    with make(tmp_path, 200) as trainer:
-        trainer.train()
-    with pytest.raises(UsageError, match=r"env_steps was 200, is now 500"):
+    with make(tmp_path, 400) as trainer:
+        trainer.train(callbacks=callbacks)
+    with pytest.raises(UsageError, match=r"env_steps was 400, is now 500"):
         make(tmp_path)
     with make(tmp_path, extend=True) as trainer:
         trainer.train()
     with make(None) as whole:
         whole.train()
-    assert np.array_equal(trainer.center, whole.center)
-    assert TrialFolder(tmp_path / PLACE).is_done
-
-
-def test_an_extension_goes_on_after_a_stop(make: Make, tmp_path: Path) -> None:
-    with make(tmp_path, 400) as trainer:
-        trainer.train(callbacks=[at(2)])
-    with make(tmp_path, extend=True) as trainer:
-        trainer.train()
-    with make(None) as whole:
-        whole.train()
     assert [record.digest for record in trainer.history] == [r.digest for r in whole.history]
+    assert np.array_equal(trainer.center, whole.center)
     assert TrialFolder(tmp_path / PLACE).result()["stopped"] is None
 
 

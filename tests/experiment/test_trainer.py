@@ -1,11 +1,11 @@
 import math
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from trainers import results, train
+from trainers import Memory, results, train
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.core.errors import TrainingError, UsageError
@@ -20,20 +20,6 @@ from esbench.store.generation_record import GenerationRecord
 
 Spec = Callable[..., TrialSpec]
 WALK = "doubles:Walk-v0"
-
-
-class Memory:
-    """A recorder that stores everything."""
-
-    def __init__(self) -> None:
-        self.rows: list[GenerationRecord] = []
-        self.states: list[dict[str, Any]] = []
-
-    def append(self, record: GenerationRecord, members: Mapping[str, Any]) -> None:
-        self.rows.append(record)
-
-    def checkpoint(self, state: dict[str, Any]) -> None:
-        self.states.append(state)
 
 
 def test_training_ends_at_the_first_generation_past_the_budget(

@@ -16,8 +16,7 @@ from test_conv_networks import SMALL as IMAGE
 
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
-from esbench.policies import VirtualBatchNorm
-from esbench.policies.kernels.torch_modules import refer
+from esbench.policies.kernels.torch_modules import VirtualBatchNorm, refer
 from esbench.policies.module import ModulePolicy
 from esbench.policies.policy import Policy, ReferredBatch
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fake_trials import edit, make_trials, write_scores, write_trial
 
-from esbench.cli.display.gate import print_baseline
+from esbench.cli.printing import print_baseline
 from esbench.core.errors import UsageError
 from esbench.publish.gate.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
 from esbench.publish.gate.check import check

@@ -10,7 +10,7 @@ import pytest
 from fake_trials import edit, make_records, make_trials, set_digest, write_scores, write_trial
 from rich.console import Console
 
-from esbench.cli.display.gate import check_table
+from esbench.cli.printing import check_table
 from esbench.core.errors import UsageError
 from esbench.publish.gate import baselines
 from esbench.publish.gate import render_check as verdicts

@@ -30,7 +30,7 @@ from esbench.publish.tables.score_table import (
 from esbench.publish.tables.table_notes import TAIL, cautions, footnotes
 from esbench.results.cell import Cell
 from esbench.results.sources import read_folder
-from esbench.store.selected_score import keep_selected_score
+from esbench.store.trial_folder import keep_selected_score
 
 ENVIRONMENT = """
 [scores]

@@ -21,9 +21,8 @@ from esbench.publish.gate.baselines import read_baseline
 from esbench.results.data_frames import load_results, load_scores
 from esbench.results.sources import read_folder
 from esbench.store.merge import merge
-from esbench.store.selected_score import keep_selected_score, selected_score
 from esbench.store.stored_json import FORMAT, StoredJson
-from esbench.store.trial_folder import TrialFolder
+from esbench.store.trial_folder import TrialFolder, keep_selected_score, selected_score
 
 ROWS = 3
 Damage = Callable[[Path], object]

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -82,6 +83,7 @@ def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
     before = user_code(spec)
     assert list(before) == ["holding"]
     assert before["holding"].startswith("sha256:")
+    assert user_code(make_spec("Hold-v0")) == before  # known by its class
     assert provenance(spec)["own_code"] == before
     own.write_text(f"{ENVIRONMENT}\n# another\n")
     assert user_code(spec) == before  # this process has imported the other one
@@ -111,12 +113,6 @@ def test_the_script_itself_is_on_no_other_machine(
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(own), raising=False)
     assert "__main__" in user_code(make_spec("Hold-v0"))
     assert not importable_code([make_spec("Hold-v0")])
-
-
-def test_it_is_known_by_its_class_where_the_name_has_no_package(
-    own: Path, make_spec: MakeSpec
-) -> None:
-    assert list(user_code(make_spec("Hold-v0"))) == [own.stem]
 
 
 def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
@@ -212,22 +208,24 @@ def test_packages_of_several_versions_are_named_unless_nothing_depends_on_them()
     assert mixture(made) == ["numpy 2.3 and 2.4"]
 
 
-@pytest.mark.parametrize("name", ["CartPole-v1", "Hopper-v5", "esbench/Sphere-v0", "Nowhere-v0"])
-def test_what_is_esbenchs_or_gymnasiums_is_known_already(name: str, make_spec: MakeSpec) -> None:
+@pytest.mark.parametrize(
+    ("change", "packages"),
+    [
+        *(
+            ({"id": name}, [])
+            for name in ("CartPole-v1", "Hopper-v5", "esbench/Sphere-v0", "No-v0")
+        ),
+        ({"behavior": "rich.text:Text"}, ["rich"]),
+        ({"behavior": "json.decoder:JSONDecoder"}, []),  # of Python
+    ],
+)
+def test_installed_packages_have_their_versions_unless_they_are_always_recorded(
+    make_spec: MakeSpec, change: dict[str, str], packages: list[str]
+) -> None:
     spec = make_spec("CartPole-v1")
-    environment = spec.environment.model_copy(update={"id": name})
-    assert user_code(spec.model_copy(update={"environment": environment})) == {}
-
-
-def test_what_is_installed_has_its_version(make_spec: MakeSpec) -> None:
-    from importlib.metadata import version
-
-    spec = make_spec("CartPole-v1")
-    environment = spec.environment.model_copy(update={"behavior": "rich.text:Text"})
+    environment = spec.environment.model_copy(update=change)
     found = user_code(spec.model_copy(update={"environment": environment}))
-    assert found == {"rich": version("rich")}
-    of_python = spec.environment.model_copy(update={"behavior": "json.decoder:JSONDecoder"})
-    assert user_code(spec.model_copy(update={"environment": of_python})) == {}
+    assert found == {name: version(name) for name in packages}
 
 
 def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) -> None:
@@ -322,48 +320,37 @@ def test_a_trial_that_is_resumed_under_other_code_says_so(
     assert not was_mixed(older)  # unknown
 
 
-PROGRAM = 'from esbench.store.provenance import provenance; print(provenance()["command"])\n'
+PROGRAM = """
+import multiprocessing
+from esbench.store.provenance import command
+if __name__ == "__main__":
+    print(command())
+    if {spawn}:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.apply(command) == command()
+"""
 
 
 @pytest.mark.parametrize(
     ("file", "start", "command"),
     [
         ("tool/__main__.py", ["-m", "tool"], "python -m tool"),
+        ("a/b/__main__.py", ["-m", "a.b"], "python -m a.b"),
         ("pack/train.py", ["-m", "pack.train"], "python -m pack.train"),
         ("own/script.py", ["own/script.py"], "python script.py"),
         ("bin/esbench", ["bin/esbench"], "esbench"),
-        ("unused", ["-c", PROGRAM], "python -c"),
+        ("unused", ["-c", PROGRAM.format(spawn=False)], "python -c"),
     ],
 )
-def test_the_command_says_how_it_was_started(
+def test_the_command_says_how_it_was_started_also_in_the_process_of_a_trial(
     tmp_path: Path, file: str, start: list[str], command: str
 ) -> None:
     path = tmp_path / file
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(PROGRAM)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file.split("/")[0] / "__init__.py").touch() if start[0] == "-m" else None
+    path.write_text(PROGRAM.format(spawn=start[0] == "-m"))
     run = ["run", "--set", "a=[1, 2]"]
     assert finished(*start, *run, cwd=tmp_path) == (0, f"{command} run --set 'a=[1, 2]'\n", "")
-
-
-@pytest.mark.parametrize(
-    ("file", "start"),
-    [("tool/__main__.py", "tool"), ("a/b/__main__.py", "a.b"), ("pack/train.py", "pack.train")],
-)
-def test_a_process_of_a_trial_knows_how_the_program_was_started(
-    tmp_path: Path, file: str, start: str
-) -> None:
-    path = tmp_path / file
-    path.parent.mkdir(parents=True)
-    (tmp_path / file.split("/")[0] / "__init__.py").touch()
-    path.write_text(
-        "import multiprocessing\n"
-        "from esbench.store.provenance import command\n"
-        "if __name__ == '__main__':\n"
-        "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
-        "        print(pool.apply(command))\n"
-    )
-    printed = f"python -m {start} run --seeds 0-1\n"
-    assert finished("-m", start, "run", "--seeds", "0-1", cwd=tmp_path) == (0, printed, "")
 
 
 def test_every_package_has_a_version() -> None:

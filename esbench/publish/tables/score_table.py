@@ -38,7 +38,7 @@ from esbench.results.cell import Cell, normalized_scores, ranked
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import EpisodeStatistic, iqm, overall
 from esbench.results.statistics.significance import Standing
-from esbench.store.selected_score import selected_score
+from esbench.store.trial_folder import selected_score
 
 if TYPE_CHECKING:
     import pandas as pd

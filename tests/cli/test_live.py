@@ -9,9 +9,8 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
 
-from esbench.cli.display.grids import few_generations
-from esbench.cli.progress import GridDisplay
-from esbench.cli.progress_lines import progress_cells
+from esbench.app.display import Display, few_generations
+from esbench.cli.live import TerminalProgress
 from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
 
@@ -32,9 +31,9 @@ class Screen:
             width=width,
             force_terminal=terminal,
             color_system=None,
-            get_time=lambda: self.now,
         )
-        self.display = GridDisplay(self.console, 3, quiet, warns)
+        self.display = TerminalProgress(Display(), self.console, 3, quiet, warns)
+        self.display.now = lambda: self.now
 
     def play(self, trial: Trial, returns: list[float], steps: int = 100) -> Callable[[], None]:
         """Show a trial up to its scoring; returns what ends it."""
@@ -53,18 +52,19 @@ class Screen:
         """The lines that the display redraws."""
         console = Console(width=self.console.width, color_system=None)
         with console.capture() as capture:
-            console.print(self.display.table.get_renderable())
+            for line in self.display.lines():
+                console.print(line)
         return [line.rstrip() for line in capture.get().splitlines()]
 
     def cells(self, trial: Trial) -> list[str]:
         """The values of a running trial."""
-        cells = progress_cells(self.display.tasks[trial.name])
+        cells = self.display.running[trial.name].cells()
         assert list(cells) == COLUMNS
         return list(cells.values())
 
     def activity(self, trial: Trial) -> str:
         """What a running trial does now."""
-        return str(self.display.tasks[trial.name].fields["activity"])
+        return self.display.running[trial.name].activity
 
 
 def one_record(**changes: Any) -> GenerationRecord:
@@ -207,7 +207,10 @@ def test_the_bar_counts_the_running_trials(tmp_path: Path) -> None:
     screen.display.trial_started(second, 0)
     for record in make_records([1.0] * 4):
         screen.display.generation_done(second, record)
-    assert screen.display.table.tasks[0].completed == pytest.approx(1.4)
+    (bar, *_) = screen.display.lines()
+    (column, *_) = bar.columns
+    (drawn,) = column.cells
+    assert drawn.completed == pytest.approx(1.4)
 
 
 def test_a_resumed_trial_keeps_its_best(trial: Trial) -> None:

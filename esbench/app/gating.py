@@ -1,0 +1,350 @@
+"""Compare results with earlier ones: baselines, checks, verification and the leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from esbench.app.display import Display
+from esbench.app.options import Statistic, texts
+from esbench.app.reading import LEADERBOARD
+from esbench.app.training import train
+from esbench.core.errors import UsageError, require_flag, require_integer, shown
+from esbench.core.files import as_path, nearest_path
+
+if TYPE_CHECKING:
+    from esbench.experiment.trials import Trial
+    from esbench.publish.gate.baselines import Baseline
+    from esbench.publish.gate.check import CheckReport
+    from esbench.publish.gate.reruns import Verification
+    from esbench.publish.leaderboard.sample import Drawn
+    from esbench.publish.leaderboard.submit import SubmitAction
+    from esbench.store.generation_record import GenerationRecord
+    from esbench.store.merge import MergeAction
+
+MAX_SEEDS: Final = 32
+
+
+def baseline(
+    folder: str | Path,
+    *,
+    out: str | Path | None = None,
+    replace: bool = False,
+    statistic: Statistic = "mean",
+) -> Baseline:
+    """Save scores, digests, settings and versions to a file that later runs are checked against.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        out: output file.
+        replace: replace an existing file.
+        statistic: the score of a seed: the mean return of its held-out episodes, their tail (the
+            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
+
+    Returns:
+        The content of the file; without ``out``, it is not written.
+
+    Raises:
+        UsageError: a trial is not done or not readable, an environment has no frozen scores, or the
+            file exists.
+
+    Examples:
+        >>> esbench.baseline("out", out="baseline.json")  # doctest: +SKIP
+    """
+    from esbench.publish.gate.baselines import freeze, write_baseline
+    from esbench.store.provenance import command
+
+    require_flag("replace", replace)
+    if out is None:
+        if replace:
+            raise UsageError("--replace: expected --out, the file to replace")
+        return freeze(as_path("folder", folder), command(), statistic)
+    file = as_path("out", out)
+    _require_output("--out", file)
+    frozen = freeze(as_path("folder", folder), command(), statistic)
+    write_baseline(file, frozen, replace)
+    return frozen
+
+
+def check(
+    folder: str | Path,
+    *,
+    baseline: str | Path,
+    statistic: Statistic | None = None,
+    alpha: float = 0.01,
+    margin: float = 0.05,
+    exact: bool = False,
+    allow_inconclusive: bool = False,
+    until_conclusive: bool = False,
+    max_seeds: int | None = None,
+    workers: int | None = None,
+    markdown: str | Path | None = None,
+    junit: str | Path | None = None,
+    json: str | Path | None = None,
+    display: Display | None = None,
+) -> CheckReport:
+    """Check scores and digests against a baseline.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        baseline: a file written by 'esbench baseline'.
+        statistic: refuse a baseline with another statistic (default: accept any).
+        alpha: largest probability of a false alarm, over all cells and looks.
+        margin: smallest relevant drop, as a share of the score range.
+        exact: also fail if digests changed.
+        allow_inconclusive: exit with 0 if there are too few seeds.
+        until_conclusive: train more seeds into ``folder`` until every verdict is conclusive.
+        max_seeds: with ``until_conclusive``, maximum number of seeds per cell (default: 32).
+        workers: worker processes (default: one per core); results do not depend on it.
+        markdown: also write Markdown to this file.
+        junit: also write JUnit XML to this file.
+        json: also write JSON to this file.
+        display: shows the progress of training; by default as lines of text.
+
+    Returns:
+        The verdict on every cell. ``exit_code`` is that of the command.
+
+    Raises:
+        UsageError: the folder or the baseline is not readable, or an argument is wrong.
+        TrainingError: seeds could not be trained.
+
+    Examples:
+        >>> esbench.check("out", baseline="baseline.json").exit_code  # doctest: +SKIP
+    """
+    from esbench.core.units import counted
+    from esbench.experiment.engines import EngineChoice
+    from esbench.publish.gate import render_check
+    from esbench.publish.gate.baselines import read_baseline, require_statistic
+    from esbench.publish.gate.check import check as check_folder
+    from esbench.publish.gate.sequential import check_until_conclusive
+    from esbench.results.statistics.judgment import GateRules
+    from esbench.store.outputs import write_bytes
+
+    show, root, file = (
+        display or Display(),
+        as_path("folder", folder),
+        as_path("baseline", baseline),
+    )
+
+    def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
+        show.say(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
+        train(show, trials, EngineChoice(workers), quiet=True)
+
+    for option, value in (("--max-seeds", max_seeds), ("--workers", workers)):
+        if value is not None and not until_conclusive:
+            raise UsageError(f"{option} {value}: expected together with --until-conclusive")
+    outputs = {
+        name: None if path is None else as_path(name, path)
+        for name, path in (("markdown", markdown), ("junit", junit), ("json", json))
+    }
+    _require_distinct_outputs(file, {f"--{name}": path for name, path in outputs.items()})
+    rules, frozen = GateRules(alpha, margin), read_baseline(file)
+    if statistic is not None:
+        require_statistic(frozen, statistic, file)
+    if until_conclusive:
+        most = MAX_SEEDS if max_seeds is None else max_seeds
+        report = check_until_conclusive(
+            root, frozen, rules, most, train_seeds, exact, allow_inconclusive
+        )
+    else:
+        report = check_folder(root, frozen, rules, exact, allow_inconclusive)
+    renderings = (render_check.as_markdown, render_check.as_junit, render_check.as_json)
+    for path, text in zip(outputs.values(), renderings, strict=True):
+        if path is not None:
+            write_bytes(path, text(report).encode())
+    return report
+
+
+def verify(
+    trial: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    sample: int | None = None,
+    env: str | Sequence[str] = (),
+    algorithm: str | Sequence[str] = (),
+    leaderboard: str | Path = LEADERBOARD,
+    seed: int | None = None,
+    display: Display | None = None,
+) -> list[Verification]:
+    """Train trials again and report: identical, no significant difference, or different.
+
+    Args:
+        trial: a trial's folder, a folder of trials, a file of a leaderboard or, with ``sample``, a
+            leaderboard.
+        workers: worker processes (default: one per core); results do not depend on it.
+        sample: train K random trials of the leaderboard or the file.
+        env: only these environments.
+        algorithm: only these algorithms or labels.
+        leaderboard: folder of the leaderboard.
+        seed: seed of the random choice (default: 0).
+        display: shows the progress and, once it is known, every outcome; by default as lines.
+
+    Returns:
+        The outcome of every cell. Nothing is written.
+
+    Raises:
+        UsageError: there is no such trial, one is damaged, or this version does not understand its
+            specification.
+
+    Examples:
+        >>> esbench.verify("results/runs/quick")[0].outcome  # doctest: +SKIP
+    """
+    from esbench.core.settings import MOST
+    from esbench.core.units import format_steps
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.publish.gate.reruns import sentences
+    from esbench.publish.gate.verify import verify as run_again
+    from esbench.publish.leaderboard.sample import verify_drawn
+
+    show, place = display or Display(), as_path("leaderboard", leaderboard)
+    what = place if trial is None else as_path("trial", trial)
+    if trial is not None and not what.exists():
+        raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {_expected(what, place)}")
+    if trial is not None and place != LEADERBOARD:
+        raise UsageError(f"TRIAL with --leaderboard {place}: expected one of them")
+    options = {"--env": env, "--algorithm": algorithm, "--seed": seed is not None}
+    if sample is None and (given := [name for name, value in options.items() if value]):
+        raise UsageError(f"{' and '.join(given)} without --sample: expected --sample K too")
+    if seed is not None:
+        require_integer("seed", seed, 0, MOST)
+    names = texts("env", env), texts("algorithm", algorithm)
+    drawn = _drawn(what, trial is not None, sample, *names, seed or 0)
+    if drawn:
+        steps = format_steps(sum(each.env_steps for each in drawn))
+        show.say(f"{steps} steps of training: {'; '.join(each.name for each in drawn)}")
+    found: list[Verification] = []
+    with show.working(f"running {what} again") as tell, WorkerPool(workers) as pool:
+
+        def watch(name: str, record: GenerationRecord) -> None:
+            tell(f"{name}: {record.generation}")
+
+        def announce(verification: Verification) -> None:
+            found.append(verification)
+            show.say(*sentences(verification))
+
+        if drawn:
+            verify_drawn(drawn, pool, watch, announce)
+        else:
+            run_again(what, pool, watch, announce)
+    return found
+
+
+def _drawn(
+    what: Path,
+    is_given: bool,
+    sample: int | None,
+    environments: Sequence[str],
+    algorithms: Sequence[str],
+    seed: int,
+) -> list[Drawn]:
+    """The trials of a leaderboard to train again; none if ``what`` is a folder of trials.
+
+    UsageError if it is neither.
+    """
+    from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
+    from esbench.publish.leaderboard.sample import draw_sample
+
+    if sample is None and (not is_given or is_leaderboard(what)):
+        raise UsageError(
+            "expected a trial's folder, a file of a leaderboard, or --sample K"
+            + (f", not {str(what)!r} alone" if is_given else "")
+        )
+    if sample is not None and is_given and what.is_dir() and not is_leaderboard(what):
+        raise UsageError(
+            f"--sample {sample}: expected a leaderboard, but {str(what)!r} has none of its files; "
+            "without --sample, the trials of a folder are trained again"
+        )
+    if is_given and what.is_dir() and sample is None:
+        return []
+    return draw_sample(selected(read_leaderboard(what), environments, algorithms), sample, seed)
+
+
+def submit(
+    folder: str | Path, *, out: str | Path = LEADERBOARD, display: Display | None = None
+) -> dict[Path, SubmitAction]:
+    """Check finished trials and write one leaderboard file per algorithm and environment.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        out: folder of the leaderboard.
+        display: prints what was written, and what keeps others from training it again.
+
+    Returns:
+        What was done to each file.
+
+    Raises:
+        UsageError: a trial is not finished, not readable, or not of a suite. Nothing is written.
+
+    Examples:
+        >>> esbench.submit("results/runs/mujoco", out="results/leaderboard")  # doctest: +SKIP
+    """
+    from esbench.publish.leaderboard.entries import read_entry
+    from esbench.publish.leaderboard.submit import cautions
+    from esbench.publish.leaderboard.submit import submit as write_files
+
+    show = display or Display()
+    written = write_files(as_path("folder", folder), as_path("out", out))
+    for path, action in written.items():
+        show.say(f"{action}: {path}")
+        for caution in cautions(read_entry(path)):
+            show.warn(caution)
+    return written
+
+
+def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dict[MergeAction, int]:
+    """Join output folders; existing trials are kept, or replaced by longer ones.
+
+    Args:
+        folders: output folders of 'esbench run'; they are not changed.
+        out: output folder for all trials; may contain some.
+
+    Returns:
+        The numbers of trials that were "copied", that "replaced" a shorter one, and that were
+        "kept" because ``out`` had them.
+
+    Raises:
+        UsageError: two trials in one place contradict each other, one is running or damaged, or a
+            folder has no trial. Nothing is written.
+
+    Examples:
+        >>> esbench.merge(["out-laptop", "out-server"], out="out")  # doctest: +SKIP
+    """
+    from esbench.store.merge import merge as join
+
+    given = [folders] if isinstance(folders, str | Path) else folders
+    if not isinstance(given, Iterable):
+        raise UsageError(f"folders = {shown(given)}: expected a folder, or a list of folders")
+    if not (given := list(given)):
+        raise UsageError("merge: no folder given; expected output folders of 'esbench run'")
+    return join([as_path("folders", folder) for folder in given], as_path("out", out))
+
+
+def _require_distinct_outputs(baseline: Path, outputs: Mapping[str, Path | None]) -> None:
+    """Raises UsageError if a check would write over its baseline, or two files at one path."""
+    owners = {baseline.resolve(): "--baseline"}
+    for option, path in outputs.items():
+        if path is not None and (other := owners.setdefault(path.resolve(), option)) != option:
+            raise UsageError(f"{option} {path} is the file of {other}; expected another one")
+        if path is not None:
+            _require_output(option, path)
+
+
+def _require_output(option: str, path: Path) -> None:
+    """Raises UsageError if ``path`` is that of a grid or of a stored trial's file."""
+    from esbench.store.outputs import require_not_stored
+
+    require_not_stored(path)
+    if path.is_dir():
+        raise UsageError(f"{option} {path} is a folder; expected a file")
+    if path.suffix == ".toml":
+        raise UsageError(f"{option} {path}: expected another suffix than .toml, that of grids")
+
+
+def _expected(trial: Path, leaderboard: Path) -> str:
+    """The end of a message that ``trial`` is missing: the nearest path, or what it can be."""
+    if near := nearest_path(trial, leaderboard.glob("*.json")):
+        return f"did you mean {str(near)!r}?"
+    return (
+        f"expected a trial's folder, a folder of trials, or a file such as those in '{leaderboard}'"
+    )

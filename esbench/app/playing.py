@@ -1,0 +1,218 @@
+"""Use the policies of stored trials: score, render and export them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from esbench.app.display import Display
+from esbench.app.options import Which
+from esbench.core.errors import EsbenchError, require_choice, require_integer
+from esbench.core.files import as_path
+
+if TYPE_CHECKING:
+    from esbench.core.json_text import Json
+    from esbench.experiment.stored_trainer import StoredScore
+    from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
+    from esbench.video.render_trial import Rendered
+
+Result = TypeVar("Result")
+
+
+def load_policy(
+    path: str | Path, generation: int | None = None, which: Which = "last"
+) -> TrainedPolicy | TrainedAgent:
+    """The policy of a trial, for use in any Gymnasium loop.
+
+    Args:
+        path: the folder of the trial.
+        generation: the generation of a kept checkpoint; by default the latest.
+        which: "last", or "best" for the largest smoothed return up to that generation.
+
+    Raises:
+        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
+            without a best policy.
+
+    Examples:
+        >>> policy = esbench.load_policy("results/runs/a/CartPole-v1/ars/seed-0")  # doctest: +SKIP
+        >>> action = policy(observation)  # doctest: +SKIP
+    """
+    from esbench.core.settings import MOST
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.stored_trainer import stored_trainer
+    from esbench.store.trial_folder import TrialFolder
+
+    require_choice("which", which, ("last", "best"))
+    if generation is not None:
+        require_integer("generation", generation, 1, MOST)
+    folder = TrialFolder(as_path("path", path))
+    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
+        return stored.policy(which)
+
+
+def evaluate(
+    trial: str | Path,
+    *,
+    episodes: int | None = None,
+    generation: int | None = None,
+    which: Which = "last",
+    every: bool = False,
+    workers: int | None = None,
+) -> dict[Path, StoredScore | EsbenchError]:
+    """Score a stored policy again on its held-out episodes.
+
+    The score of a finished trial's best policy is kept for 'esbench table --which best'.
+
+    Args:
+        trial: a trial's folder.
+        episodes: number of held-out episodes.
+        generation: generation of a kept checkpoint (default: the latest).
+        which: the final policy, or the best one: that with the largest mean return over five
+            generations.
+        every: score every trial in ``trial``, a folder of trials.
+        workers: worker processes (default: one per core); results do not depend on it.
+
+    Returns:
+        The new and the recorded score by the trial's folder. With ``every``, the error of a trial
+        that cannot be scored.
+
+    Raises:
+        UsageError: the folder holds no trial, or one without that checkpoint or a best policy.
+
+    Examples:
+        >>> (score,) = esbench.evaluate("results/runs/a/Hopper-v5/ars/seed-0")  # doctest: +SKIP
+    """
+    return dict(evaluations(trial, episodes, generation, which, every, workers))
+
+
+def evaluations(
+    trial: str | Path,
+    episodes: int | None,
+    generation: int | None,
+    which: Which,
+    every: bool,
+    workers: int | None,
+) -> Iterator[tuple[Path, StoredScore | EsbenchError]]:
+    """Yield what ``evaluate`` returns, one trial after another."""
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.stored_trainer import evaluate_trial, keep_best
+    from esbench.store.find_trials import find_trials
+
+    path = as_path("trial", trial)
+    with WorkerPool(workers) as pool:
+
+        def score(folder: Path) -> StoredScore:
+            stored = evaluate_trial(folder, pool, episodes, generation, which)
+            if which == "best" and generation is None:
+                keep_best(folder, stored)
+            return stored
+
+        for folder in [item.path for item in find_trials(path)] if every else [path]:
+            yield folder, _attempted(partial(score, folder), every)
+
+
+def _attempted(make: Callable[[], Result], one_of_several: bool) -> Result | EsbenchError:
+    """What is made, or its error if it is one of several."""
+    try:
+        return make()
+    except EsbenchError as error:
+        if not one_of_several:
+            raise
+        return error
+
+
+def render(
+    trial: str | Path,
+    *,
+    episode: int = 0,
+    generation: int | None = None,
+    which: Which = "last",
+    out: str | Path | None = None,
+    max_steps: int = 1000,
+    every: bool = False,
+) -> list[Rendered]:
+    """Write a GIF or MP4 of a stored policy in one of its held-out episodes.
+
+    Args:
+        trial: a trial's folder.
+        episode: index of the held-out episode, from 0.
+        generation: generation of a kept checkpoint (default: the latest).
+        which: the final policy, or the best one: that with the largest mean return over five
+            generations.
+        out: a .gif or .mp4 file (default: render.gif in the trial's folder); with ``every``, the
+            file's name in each trial's folder.
+        max_steps: largest number of steps to show; the return is of the whole episode.
+        every: write a file for every kept checkpoint of every trial in ``trial``, which may be a
+            folder of trials.
+
+    Returns:
+        The files and their episodes; with ``every``, without those that cannot be rendered.
+
+    Raises:
+        UsageError: the folder holds no trial, or the file cannot be written.
+
+    Examples:
+        >>> esbench.render("results/runs/a/Hopper-v5/ars/seed-0", out="hop.mp4")  # doctest: +SKIP
+    """
+    found = renderings(Display(), trial, episode, generation, which, out, max_steps, every)
+    return [each for _, each in found if not isinstance(each, EsbenchError)]
+
+
+def renderings(
+    display: Display,
+    trial: str | Path,
+    episode: int,
+    generation: int | None,
+    which: Which,
+    out: str | Path | None,
+    max_steps: int,
+    every: bool,
+) -> Iterator[tuple[Path, Rendered | EsbenchError]]:
+    """Yield the folder and the file of one checkpoint after another."""
+    from esbench.video.render_trial import outputs, render_trial
+
+    name = None if out is None else as_path("out", out)
+    for folder, kept, file in outputs(as_path("trial", trial), name, every, generation):
+        with display.working(f"rendering {file}"):
+            make = partial(render_trial, folder, file, episode, max_steps, kept, which)
+            rendered = _attempted(make, every)
+        yield folder, rendered
+
+
+def export(
+    trial: str | Path,
+    *,
+    generation: int | None = None,
+    which: Which = "last",
+    out: str | Path | None = None,
+    display: Display | None = None,
+) -> Json:
+    """Write a stored policy as a file that torch.export.load reads without esbench.
+
+    Args:
+        trial: a trial's folder.
+        generation: generation of a kept checkpoint (default: the latest).
+        which: the final policy, or the best one: that with the largest mean return over five
+            generations.
+        out: default: policy.pt2 in the trial's folder.
+        display: shows that it takes a while.
+
+    Returns:
+        The description in the file, and its path as ``file``.
+
+    Raises:
+        UsageError: the folder holds no trial, its policy cannot be exported, or the file cannot be
+            written.
+
+    Examples:
+        >>> esbench.export("results/runs/a/Hopper-v5/ars/seed-0")["file"]  # doctest: +SKIP
+    """
+    from esbench.experiment.trained_policy import export_policy
+
+    folder = as_path("trial", trial)
+    file = folder / "policy.pt2" if out is None else as_path("out", out)
+    with (display or Display()).working(f"exporting {file}"):
+        about = export_policy(load_policy(folder, generation, which), file)
+    return {**about, "file": file}

@@ -1,0 +1,347 @@
+"""Read results: tables, comparisons, figures, reports and diagnoses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from esbench.app.options import Statistic, Which, renamed, texts
+from esbench.core.errors import UsageError, require_choice, require_flag, shown
+from esbench.core.files import as_path, require_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from esbench.publish.diagnosis import Diagnosis
+    from esbench.publish.figures.environment_figure import Panel
+    from esbench.publish.history import CellHistory
+    from esbench.publish.leaderboard.entries import Entry
+    from esbench.publish.leaderboard.table import LeaderboardRow
+    from esbench.publish.tables.comparison_table import Sides
+    from esbench.publish.tables.efficiency_table import Efficiency
+    from esbench.results.cell import Cell
+
+STATISTICS: Final = ("mean", "tail", "area")
+LEADERBOARD: Final = Path("results/leaderboard")
+
+
+def table(
+    folder: str | Path,
+    *,
+    wide: bool = False,
+    by: str | None = None,
+    which: Which = "last",
+    statistic: Statistic = "mean",
+) -> pd.DataFrame:
+    """The scores: interquartile mean over seeds with its interval, cost and reference.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        wide: one row per algorithm, one column per environment.
+        by: sort by this setting of the algorithms and give it a column.
+        which: with best, also the score of each run's best policy, in a column 'Selected'; first
+            run: esbench eval --all --which best DIR
+        statistic: the score of a seed: the mean return of its held-out episodes, their tail (the
+            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
+
+    Returns:
+        One row per environment and algorithm, in full precision. ``score`` is the IQM over seeds,
+        ``low`` and ``high`` its interval, ``tail`` the mean over seeds of the mean of the worst
+        10 % of held-out episodes, ``standing`` "best", "tied" or empty, ``selected`` the score of
+        the best policies. ``attrs["notes"]`` are the footnotes of the printed table. With ``wide``,
+        the best algorithm comes first.
+
+    Raises:
+        UsageError: there is no trial, a trial is not readable or has no tail, or ``by`` has fewer
+            than two values.
+
+    Examples:
+        >>> esbench.table("results/runs/quick")  # doctest: +SKIP
+    """
+    from esbench.publish.tables.score_table import score_frame, wide_frame
+
+    rows = score_rows(folder, wide=wide, by=by, which=which, statistic=statistic)
+    return wide_frame(rows) if wide else score_frame(rows, by)
+
+
+def score_rows(
+    folder: str | Path,
+    *,
+    wide: bool,
+    by: str | None,
+    which: Which,
+    statistic: Statistic,
+    tail: bool = False,
+) -> list[Cell]:
+    """The rows of a table of scores; errors and arguments are those of ``table``."""
+    from esbench.publish.tables.score_table import require_one_layout, score_table
+
+    require_flag("wide", wide)
+    if by is not None and not isinstance(by, str):
+        raise UsageError(f"by = {shown(by)}: expected the name of a setting")
+    require_choice("which", which, ("last", "best"))
+    require_choice("statistic", statistic, STATISTICS)
+    require_one_layout(wide, by, which, statistic, tail)
+    return score_table(as_path("folder", folder), by, which == "best", statistic)
+
+
+@renamed
+def compare(
+    first: str | Path,
+    second: str | Path,
+    *,
+    folder: str | Path | None = None,
+    statistic: Statistic = "mean",
+) -> pd.DataFrame:
+    """Compare two sides: difference and its interval, probability of improvement, test.
+
+    Args:
+        first: an output folder, or an algorithm.
+        second: the other output folder, or algorithm.
+        folder: A and B are algorithms in this folder.
+        statistic: the score of a seed: the mean return of its held-out episodes, their tail (the
+            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
+
+    Returns:
+        One row per environment that both have: interquartile means and tails of both sides; the
+        difference A - B and the probability of improvement P(A > B), each with its 95 % interval;
+        the Holm-corrected p-value and Hedges' effect size. ``attrs["outcome"]`` is the result in a
+        sentence.
+
+    Raises:
+        UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
+            or the sides share no environment.
+
+    Examples:
+        >>> esbench.compare("cma_es", "openai_es", folder="out")  # doctest: +SKIP
+    """
+    from esbench.publish.tables.comparison_table import comparison_frame
+
+    return comparison_frame(sides(first, second, folder=folder, statistic=statistic))
+
+
+def sides(
+    first: str | Path, second: str | Path, *, folder: str | Path | None, statistic: Statistic
+) -> Sides:
+    """The comparison as a record; errors and arguments are those of ``compare``."""
+    from esbench.publish.tables.comparison_table import compare_sides
+
+    require_choice("statistic", statistic, STATISTICS)
+    root = None if folder is None else as_path("folder", folder)
+    for name, side in (("first", first), ("second", second)):
+        require_path(name, side)
+    return compare_sides(str(first), str(second), root, statistic)
+
+
+def efficiency(
+    folder: str | Path, *, target: str | Sequence[str] = (), window: int = 5
+) -> pd.DataFrame:
+    """The cost of training until it reaches a score: steps, episodes and CPU time.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        target: target score (default: the reference score of the environment), or
+            ENVIRONMENT=SCORE.
+        window: generations in the mean return that is compared to the target.
+
+    Returns:
+        One row per environment and algorithm, the lowest cost first.
+
+    Raises:
+        UsageError: there is no trial, one is not readable, or a target is no number.
+
+    Examples:
+        >>> esbench.efficiency("results/runs/quick", target="CartPole-v1=475")  # doctest: +SKIP
+    """
+    import pandas as pd
+
+    from esbench.publish.tables.efficiency_table import COLUMNS
+    from esbench.publish.tables.render_table import records
+
+    rows = efficiency_rows(folder, target=target, window=window)
+    return pd.DataFrame(records(COLUMNS, rows))
+
+
+def efficiency_rows(
+    folder: str | Path, *, target: str | Sequence[str], window: int
+) -> list[Efficiency]:
+    """The rows of ``efficiency``, which has the same arguments and errors."""
+    from esbench.publish.tables.efficiency_table import efficiency_table, parse_targets
+
+    return efficiency_table(
+        as_path("folder", folder), parse_targets(texts("target", target)), window
+    )
+
+
+def plot(
+    folder: str | Path,
+    *,
+    algorithms: str | Sequence[str] = (),
+    size: str | tuple[float, float] | None = None,
+    panels: str | Sequence[str] = (),
+) -> Figure:
+    """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        algorithms: algorithms to draw, such as openai_es,cma_es.
+        size: size of each figure in inches; if it is higher than wide, panels are stacked.
+        panels: panels of the learning curves, such as steps,rank (default: steps,time,rank).
+
+    Returns:
+        All figures below each other in one. It displays itself in a notebook, and pyplot neither
+        shows nor keeps it. Save it with ``savefig``.
+
+    Raises:
+        UsageError: no trial has two generations yet, an algorithm has no trial, or the size is too
+            small.
+
+    Examples:
+        >>> esbench.plot("results/runs/quick").savefig("quick.pdf")  # doctest: +SKIP
+    """
+    from esbench.publish.figures.combined import combined_figure
+
+    return combined_figure(as_path("folder", folder), *drawn(algorithms, size, panels))
+
+
+def drawn(
+    algorithms: str | Sequence[str],
+    size: str | tuple[float, float] | None,
+    panels: str | Sequence[str],
+) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel]]:
+    """The algorithms, the size and the panels that the arguments of ``plot`` mean."""
+    from esbench.publish.figures.all_figures import parse_panels
+    from esbench.publish.figures.drawing import parse_size
+    from esbench.publish.figures.environment_figure import PANELS
+
+    names = [name.strip() for text in texts("algorithms", algorithms) for name in text.split(",")]
+    if size is not None:
+        lengths = size if isinstance(size, tuple) else (size,)
+        size = parse_size(
+            "x".join(each if isinstance(each, str) else shown(each) for each in lengths)
+        )
+    chosen = ",".join(texts("panels", panels))
+    return names, size, parse_panels(chosen) if panels else PANELS
+
+
+def diagnose(path: str | Path) -> list[Diagnosis]:
+    """Check the health of training from the diagnostics of its updates, with advice.
+
+    Args:
+        path: a trial's folder, or a folder of trials.
+
+    Returns:
+        The findings about each trial, the worst trial first.
+
+    Raises:
+        UsageError: there is no trial, or one cannot be read.
+
+    Examples:
+        >>> [trial.level for trial in esbench.diagnose("results/runs/quick")]  # doctest: +SKIP
+    """
+    from esbench.publish.diagnosis import diagnose as found
+
+    return found(as_path("path", path))
+
+
+def report(folder: str | Path, *, out: str | Path | None = None, title: str | None = None) -> Path:
+    """Write one HTML file with scores, learning curves, diagnostics, settings and versions.
+
+    Args:
+        folder: an output folder of 'esbench run'.
+        out: output file (default: DIR/report.html).
+        title: title (default: the folder's name).
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UsageError: there is no trial, one is not readable, or the file cannot be written.
+
+    Examples:
+        >>> esbench.report("results/runs/quick", out="report.html")  # doctest: +SKIP
+    """
+    from esbench.publish.html.page import write_report
+
+    file = None if out is None else as_path("out", out)
+    return write_report(as_path("folder", folder), file, title)
+
+
+@final
+@dataclass(frozen=True)
+class History:
+    """The past checks of each cell, and the figures that show them."""
+
+    cells: list[CellHistory]
+    figures: list[Path]
+
+
+def history(folders: Sequence[str | Path], *, out: str | Path | None = None) -> History:
+    """Show scores, speeds and digests of past checks by commit, and mark where they changed.
+
+    Args:
+        folders: folders with files of 'esbench check --json'.
+        out: folder for the figures (default: DIR/figures).
+
+    Raises:
+        UsageError: no file is found, or one is not readable.
+
+    Examples:
+        >>> esbench.history(["checks"]).cells  # doctest: +SKIP
+    """
+    from esbench.publish.figures.history import draw_history
+    from esbench.publish.history import history as past
+
+    places = [as_path("folders", folder) for folder in folders]
+    found = past(places)
+    place = places[0] / "figures" if out is None else as_path("out", out)
+    return History(found, draw_history(found, place))
+
+
+def leaderboard(
+    folder: str | Path = LEADERBOARD,
+    *,
+    env: str | Sequence[str] = (),
+    algorithm: str | Sequence[str] = (),
+    best: bool = False,
+) -> pd.DataFrame:
+    """The leaderboard, by environment and with the best score first.
+
+    Args:
+        folder: folder of the leaderboard.
+        env: only these environments.
+        algorithm: only these algorithms or labels.
+        best: only the best row of each environment.
+
+    Returns:
+        One row per environment and algorithm.
+
+    Raises:
+        UsageError: the folder holds no leaderboard, or a name is not in it.
+
+    Examples:
+        >>> esbench.leaderboard(env="Hopper-v5")  # doctest: +SKIP
+    """
+    import pandas as pd
+
+    from esbench.publish.leaderboard.table import best_rows
+
+    rows = ranked(folder, env, algorithm)[1]
+    return pd.DataFrame(map(vars, best_rows(rows) if best else rows))
+
+
+def ranked(
+    folder: str | Path, env: str | Sequence[str], algorithm: str | Sequence[str]
+) -> tuple[list[Entry], list[LeaderboardRow], list[LeaderboardRow]]:
+    """The entries of a leaderboard, the rows that are asked for, and all rows."""
+    from esbench.publish.leaderboard.entries import read_leaderboard, selected
+    from esbench.publish.leaderboard.table import leaderboard_rows
+
+    entries = read_leaderboard(as_path("folder", folder))
+    chosen = selected(entries, texts("env", env), texts("algorithm", algorithm))
+    names = {entry.file_name for entry in chosen}
+    rows = leaderboard_rows(entries)
+    return entries, [row for row in rows if row.file in names], rows

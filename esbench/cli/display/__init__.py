@@ -1,1 +1,0 @@
-"""Prints the results of the commands, one module per subject."""

@@ -1,0 +1,203 @@
+"""Commands that read results: list, table, compare, efficiency, plot, diagnose, report, ..."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args
+
+import typer
+
+from esbench.app import gating, reading
+from esbench.cli.app import Options, app, command, write
+from esbench.core.errors import UsageError
+
+PANEL: Final = "Read results"
+
+Kind = Literal["algorithms", "agents", "environments", "policies", "behaviors", "backends", "grids"]
+Format = Annotated[
+    Literal["text", "markdown", "csv", "latex", "json"],
+    typer.Option("--format", help="Output format."),
+]
+Figures = Annotated[
+    Path | None, typer.Option(help="Folder for the figures (default: DIR/figures).")
+]
+
+
+@app.command(
+    "list",
+    rich_help_panel=PANEL,
+    epilog="Examples: esbench list environments   |   esbench list --settings openai_es",
+)
+def _list(
+    kind: Annotated[Kind | None, typer.Argument(help="What to list (default: everything).")] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="List the settings of this algorithm, agent, policy or behavior instead; NAME may "
+            "be a package.file:Class (KIND is needed only if two kinds share the name).",
+        ),
+    ] = None,
+) -> None:
+    """List algorithms, agents, environments, policies and other names, or settings."""
+    from esbench.cli.printing import print_catalog, print_settings
+    from esbench.publish.catalog import catalog, kind_with_settings
+
+    if settings is not None:
+        print_settings(kind or kind_with_settings(settings), settings)
+        return
+    kinds = [kind] if kind else get_args(Kind)
+    print_catalog({chosen: catalog(chosen) for chosen in kinds})
+
+
+@command(
+    PANEL,
+    reading.table,
+    "esbench table results/runs/quick --format markdown",
+    "esbench table results/runs/quick --wide",
+    "esbench table out --by learning_rate",
+)
+def _table(
+    values: Options,
+    format_: Format = "text",
+    tail: Annotated[
+        bool,
+        typer.Option(
+            "--tail",
+            help="Also the mean of the worst 10 % of held-out episodes; with --wide instead of the "
+            "intervals. Formats other than text always have it, except with --wide.",
+        ),
+    ] = False,
+) -> None:
+    from esbench.cli.console import print_sheet
+    from esbench.publish.tables.render_table import export, records
+    from esbench.publish.tables.score_table import COLUMNS, sheet, wide_frame, wide_sheet
+
+    wide = values["wide"]
+    if wide and format_ == "json":
+        raise UsageError(
+            "--wide with --format json: expected one of text, markdown, csv, latex; "
+            "json has one row per environment and algorithm, without --wide"
+        )
+    rows = reading.score_rows(**values, tail=tail)
+    if format_ == "text":
+        shown = partial(sheet, terminal=True, by=values["by"])
+        print_sheet((wide_sheet if wide else shown)(rows, tail=tail), split=wide)
+    elif wide and format_ == "csv":
+        write(wide_frame(rows, tail=tail).to_csv())
+    else:
+        shown = partial(sheet, by=values["by"])
+        table = (wide_sheet if wide else shown)(rows, tail=tail)
+        write(export(table, records(COLUMNS, rows), format_))
+
+
+@command(
+    PANEL,
+    reading.compare,
+    "esbench compare out-before out-after",
+    "esbench compare cma_es openai_es --in results/runs/classic --statistic tail",
+)
+def _compare(
+    values: Options,
+    format_: Format = "text",
+    tail: Annotated[
+        bool,
+        typer.Option(
+            "--tail",
+            help="Also print the mean of the worst 10 % of held-out episodes of both sides; other "
+            "formats always have it.",
+        ),
+    ] = False,
+) -> None:
+    from esbench.cli.printing import print_comparison
+    from esbench.publish.tables.comparison_table import export_comparison
+
+    sides = reading.sides(**values)
+    if format_ == "text":
+        print_comparison(sides, tail=tail)
+    else:
+        write(export_comparison(sides, format_))
+
+
+@command(
+    PANEL,
+    reading.efficiency,
+    "esbench efficiency results/runs/quick",
+    "esbench efficiency results/runs/quick --target CartPole-v1=475 --target Acrobot-v1=-100",
+)
+def _efficiency(values: Options, format_: Format = "text") -> None:
+    from esbench.cli.console import print_sheet
+    from esbench.publish.tables.efficiency_table import COLUMNS, sheet
+    from esbench.publish.tables.render_table import export, records
+
+    rows = reading.efficiency_rows(**values)
+    if format_ == "text":
+        print_sheet(sheet(rows, values["window"], terminal=True))
+    else:
+        write(export(sheet(rows, values["window"]), records(COLUMNS, rows), format_))
+
+
+@command(
+    PANEL,
+    reading.plot,
+    "esbench plot results/runs/quick --out plots",
+    "esbench plot results/runs/classic --panels steps --size 3.3x2.6 --format pdf",
+)
+def _plot(
+    values: Options,
+    out: Figures = None,
+    format_: Annotated[
+        Literal["png", "svg", "pdf"] | None,
+        typer.Option("--format", help="File format (default: png and svg)."),
+    ] = None,
+) -> None:
+    from esbench.publish.figures.all_figures import draw
+    from esbench.publish.figures.drawing import SUFFIXES, Output
+
+    folder = values.pop("folder")
+    names, size, panels = reading.drawn(**values)
+    output = Output((format_,) if format_ else SUFFIXES, size)
+    for path in draw(folder, out, names, output, panels):
+        write(str(path))
+
+
+@command(
+    PANEL,
+    reading.diagnose,
+    "esbench diagnose results/runs/quick/CartPole-v1/openai_es/seed-0",
+    "esbench diagnose results/runs/quick",
+)
+def _diagnose(
+    values: Options,
+    format_: Annotated[
+        Literal["text", "json"], typer.Option("--format", help="Output format.")
+    ] = "text",
+) -> None:
+    from esbench.cli.printing import print_diagnosis, print_health
+    from esbench.publish import diagnosis
+    from esbench.store.trial_folder import is_trial
+
+    found = reading.diagnose(**values)
+    if format_ == "json":
+        write(diagnosis.as_json(found))
+    elif is_trial(values["path"]):
+        print_diagnosis(found[0])
+    else:
+        print_health(found)
+
+
+@command(PANEL, reading.report, "esbench report results/runs/quick --out report.html")
+def _report(values: Options) -> None:
+    write(str(reading.report(**values)))
+
+
+@command(PANEL, gating.merge, "esbench merge out-laptop out-server --out out")
+def _merge(values: Options) -> None:
+    from esbench.core.units import counted
+
+    done = gating.merge(**values)
+    write(
+        f"{values['out']}: {counted(sum(done.values()), 'trial')}: {done['copied']} copied, "
+        f"{done['replaced']} replaced by a longer one, {done['kept']} there already"
+    )
