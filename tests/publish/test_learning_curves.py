@@ -258,7 +258,7 @@ def test_the_axes_end_where_the_table_says(tmp_path: Path) -> None:
         records = make_records([1, 2, 3, 4], seconds=seconds)
         write_trial(trial, records, 4.0, wall_time_s=4 * seconds)
     (row,) = score_table(tmp_path)
-    assert format_duration(row.wall_time_s) == "2 min 0 s"
+    assert format_duration(row.mean_cost("wall_time_s")) == "2 min 0 s"
     steps, seconds_axes, _ = draw_figure(tmp_path).axes
     assert steps.get_xlim()[1] == pytest.approx(1.02 * row.env_steps)
     assert seconds_axes.get_xlabel() == "wall-clock time (min)"
