@@ -41,7 +41,15 @@ from .core.errors import (
     TrainingError,
     UsageError,
 )
-from .environments.backends.backend import register_backend
+from .environments.backends.backend import (
+    Backend,
+    register_backend,
+)
+from .environments.behaviors.behavior import (
+    Behavior,
+    register_behavior,
+)
+from .environments.episode_check import check_environment
 from .experiment.watchers import (
     Stop,
     TargetReturn,
@@ -52,7 +60,11 @@ from .integrations.trackers.base import (
     Tracker,
     register_tracker,
 )
-from .policies.policy import register_policy
+from .policies.policy import (
+    Policy,
+    register_policy,
+)
+from .policies.policy_check import check_policy
 from .results.data_frames import (
     load_members,
     load_results,
@@ -61,8 +73,11 @@ from .results.data_frames import (
 from .store.generation_record import GenerationRecord
 
 __all__ = [
+    "Backend",
+    "Behavior",
     "EsbenchError",
     "GenerationRecord",
+    "Policy",
     "RayEngine",
     "Stop",
     "TargetReturn",
@@ -71,6 +86,8 @@ __all__ = [
     "UsageError",
     "baseline",
     "check",
+    "check_environment",
+    "check_policy",
     "compare",
     "diagnose",
     "efficiency",
@@ -93,6 +110,7 @@ __all__ = [
     "plot",
     "register_algorithm",
     "register_backend",
+    "register_behavior",
     "register_environment",
     "register_policy",
     "register_tracker",

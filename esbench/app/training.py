@@ -149,8 +149,8 @@ def train(
 
 
 def _draw_curve(trial: Trial, folder: Path) -> None:
-    from esbench.publish.figures.all_figures import draw
     from esbench.publish.figures.drawing import Output
+    from esbench.publish.figures.write_figures import draw
 
     with contextlib.suppress(UsageError):  # a single generation makes no curve
         draw(trial.folder.path, folder, output=Output(("png",)))
@@ -316,7 +316,7 @@ def tune(
     from esbench.experiment.engines import schedule
     from esbench.experiment.run_grid import run_grid
     from esbench.grids.compose import parse_seeds
-    from esbench.publish.figures.tuning import draw_tuning
+    from esbench.publish.figures.tuning_figure import draw_tuning
     from esbench.tuning.open import open_studies
     from esbench.tuning.pruning import RUNGS
     from esbench.tuning.study import Search

@@ -56,7 +56,7 @@ def _run(values: Options) -> None:
 
 def _print_results(root: Path) -> None:
     from esbench.cli.console import print_sheet, show
-    from esbench.publish.figures.all_figures import draw
+    from esbench.publish.figures.write_figures import draw
     from esbench.publish.tables.score_table import score_table, sheet
 
     show("")

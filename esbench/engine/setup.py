@@ -9,7 +9,7 @@ from typing import Final, final
 import numpy as np
 
 from esbench.core.errors import UsageError
-from esbench.core.flat_spaces import Space
+from esbench.core.flat_spaces import Array, Space, packed
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.environments.backends.backend import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
@@ -18,7 +18,7 @@ from esbench.environments.simulator_log import silenced
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.normalization import Normalizer, policy_inputs
 from esbench.policies.policy import POLICIES, Policy, Rows
-from esbench.policies.spaces import Actions, Array, Observations, packed
+from esbench.policies.spaces import Actions, Observations
 
 SPACING: Final = 8  # steps between the observations of a reference batch, which are then distinct
 

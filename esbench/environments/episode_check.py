@@ -14,7 +14,7 @@ import contextlib
 import copy
 import json
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, takewhile, zip_longest
 from typing import Any, Final, SupportsFloat, TypeAlias, TypeVar
@@ -24,10 +24,24 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
-from esbench.core.errors import USER_CODE_ERRORS, UsageError, UserCodeError
-from esbench.core.flat_spaces import Space, parts
+from esbench.core.errors import (
+    USER_CODE_ERRORS,
+    EsbenchError,
+    UsageError,
+    UserCodeError,
+    error_text,
+    location,
+)
+from esbench.core.flat_spaces import Space, nested, packed, require_flat
+from esbench.core.settings import Table, parse
 from esbench.core.units import counted
-from esbench.environments.make_environment import Wrappers, has_time_limit, make_environment
+from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
+from esbench.environments.make_environment import (
+    Wrappers,
+    WrapperSettings,
+    has_time_limit,
+    make_environment,
+)
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments
@@ -51,6 +65,45 @@ REMEDIES: Final = {
 Environment: TypeAlias = gymnasium.Env[Any, Any]
 _Item = TypeVar("_Item")
 Step: TypeAlias = tuple[int, bytes, bool, bool]  # the observation as a hash, then as ``PARTS``
+
+
+def check_environment(
+    name: str, kwargs: Table | None = None, wrappers: Sequence[Table] = ()
+) -> None:
+    """Check an environment as training does, and say in one sentence what is wrong.
+
+    It must be made from its name, return values that are in its spaces, end its episodes, and
+    depend on nothing but the seed and the actions of an episode.
+
+    Args:
+        name: a name of Gymnasium, such as "mine:Mine-v0" for one that ``mine.py`` registers.
+        kwargs: arguments of the environment.
+        wrappers: tables as in a grid, such as ``{"wrapper": "mine:Reward", "scale": 2.0}``.
+
+    Raises:
+        UsageError: the environment cannot be made, or its spaces or episodes are refused.
+        TrainingError: it returned something that is not in its spaces.
+
+    >>> check_environment("CartPole-v1")
+    """
+    arguments = kwargs or {}
+    settings = tuple(parse(WrapperSettings, each, f"wrapper of {name}") for each in wrappers)
+    with contextlib.closing(GymnasiumBackend(name, arguments, 1, settings)) as backend:
+        actions = backend.single_action_space
+        require_flat(backend.single_observation_space, name, "observation")
+        require_flat(actions, name, "action")
+        check_episodes(name, arguments, settings)
+        try:
+            backend.start(0, SEED)
+            for _ in range(FIRST):
+                if backend.live[0]:
+                    backend.step(packed([actions.sample()], actions))
+        except EsbenchError:
+            raise
+        except USER_CODE_ERRORS as error:
+            raise UserCodeError(
+                f"environment {name!r} failed: {error_text(error)}{location(error)}"
+            ) from error
 
 
 def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
@@ -82,7 +135,9 @@ def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = 
         contextlib.suppress(*USER_CODE_ERRORS),
         contextlib.closing(make_environment(name, kwargs, wrappers)) as env,
     ):
-        for space in _boxes(env.action_space):
+        for space in nested(env.action_space):
+            if not isinstance(space, spaces.Box):
+                continue
             for low, high in zip(space.low.flat, space.high.flat, strict=True):
                 if not low <= 0 <= high:
                     return (
@@ -104,12 +159,6 @@ def _rescaled(name: str, space: Space, wrappers: Wrappers) -> str:
         for table in tables
     )
     return f"to rescale them: --set 'environment.\"{name}\".wrappers=[{inline}]'"
-
-
-def _boxes(space: Space) -> list[spaces.Box]:
-    """The boxes of an action space, also those inside a Dict or Tuple."""
-    inside = [box for part in parts(space) for box in _boxes(part)]
-    return [space] if isinstance(space, spaces.Box) else inside
 
 
 def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> bool | None:

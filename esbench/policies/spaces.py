@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from esbench.core.errors import TrainingError, UsageError
-from esbench.core.flat_spaces import Space, never_flat, parts
-
-Array: TypeAlias = npt.NDArray[Any]
+from esbench.core.errors import TrainingError
+from esbench.core.flat_spaces import Array, Space, packed, parts, require_flat
 
 
 @final
@@ -32,7 +30,7 @@ class Observations:
     """
 
     def __init__(self, space: Space, environment: str) -> None:
-        _require_flat(space, environment, "observation")
+        require_flat(space, environment, "observation")
         self._space = space
         self._environment = environment
         self.shape: tuple[int, ...] = space.shape or ()
@@ -47,7 +45,6 @@ class Observations:
             case _:
                 self.size = spaces.flatdim(space)
                 self.shape = (self.size,)
-        _require_numbers(self.size, environment, "observation")
 
     def encode(self, batch: Any) -> Array:
         """Convert k observations of the environment to [k, size]; boxes keep their dtype.
@@ -85,9 +82,8 @@ class Actions:
     """
 
     def __init__(self, space: Space, environment: str, *, inside: bool = False) -> None:
-        _require_flat(space, environment, "action")
-        if isinstance(space, spaces.OneOf):
-            raise _refusal(environment, "action", "OneOf")
+        if not inside:
+            require_flat(space, environment, "action")
         self._space = space
         self._parts = [Actions(part, environment, inside=True) for part in parts(space)]
         self.continuous = isinstance(space, spaces.Box)
@@ -106,8 +102,6 @@ class Actions:
             case _:
                 self._cut(np.array([part.size for part in self._parts]))
                 self.continuous = all(part.continuous for part in self._parts)
-        if not inside:
-            _require_numbers(self.size, environment, "action")
 
     def _cut(self, sizes: Array) -> None:
         """Give each component as many outputs as ``sizes`` says."""
@@ -137,31 +131,3 @@ class Actions:
         numbers = np.stack([np.argmax(own, axis=1) for own in cut], axis=1)
         numbers = numbers.reshape(-1, *space.shape) + getattr(space, "start", 0)
         return numbers.astype(space.dtype)
-
-
-def packed(actions: list[Any], space: Space) -> Array:
-    """Actions of a space as an array, as a backend takes them; of objects if Dict or Tuple."""
-    if not isinstance(space, spaces.Dict | spaces.Tuple):
-        return np.array(actions)
-    objects = np.empty(len(actions), object)
-    for number, action in enumerate(actions):
-        objects[number] = action
-    return objects
-
-
-def _require_numbers(size: int, environment: str, kind: str) -> None:
-    if not size:
-        raise UsageError(f"{environment}: its {kind} space has no numbers; expected at least one")
-
-
-def _require_flat(space: Space, environment: str, kind: str) -> None:
-    if found := never_flat(space):
-        raise _refusal(environment, kind, found)
-
-
-def _refusal(environment: str, kind: str, found: str) -> UsageError:
-    article = "an" if found.startswith("empty") else "a"
-    return UsageError(
-        f"{environment}: its {kind} space has {article} {found} space; expected Box, Discrete, "
-        "MultiBinary or MultiDiscrete ones, also inside Dict and Tuple"
-    )

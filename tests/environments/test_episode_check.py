@@ -16,16 +16,20 @@ import pytest
 from command_line import Run
 from doubles import Walk
 from gymnasium import spaces
-from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TransformReward
+from gymnasium.wrappers import TransformReward
 
 import esbench
-from esbench.core.errors import UsageError, UserCodeError
+from esbench.core.errors import EsbenchError, UsageError, UserCodeError
 from esbench.engine import player
 from esbench.engine.jobs import CENTER, Task
 from esbench.engine.random_policy import random_policy_returns
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments import episode_check
-from esbench.environments.episode_check import bounds_without_zero, check_episodes
+from esbench.environments.episode_check import (
+    bounds_without_zero,
+    check_environment,
+    check_episodes,
+)
 from esbench.environments.make_environment import (
     WrapperSettings,
     has_time_limit,
@@ -41,68 +45,46 @@ from esbench.store.trial_folder import TrialFolder
 from esbench.video import render_trial
 
 
-class Drifts(Walk):
-    """Forgets to reset its drift, which only changes rewards."""
+class Faulty(Walk):
+    """Has one fault, such as state that a reset leaves behind."""
 
-    drift = 0.0
+    steps = 0  # of an episode, in the class
 
-    def step(self, action: np.ndarray) -> Any:
-        observation, reward, *rest = super().step(action)
-        self.drift += 1e-9
-        return observation, reward - self.drift, *rest
-
-
-class Grows(Walk):
-    """Has episodes that last one step longer each time."""
-
-    def reset(self, **options: Any) -> tuple[np.ndarray, dict]:
-        observation, info = super().reset(**options)
-        self.played = getattr(self, "played", 0) + 1
-        self.left += self.played
-        return observation, info
-
-
-class Unseeded(Walk):
-    """Draws from NumPy's global generator."""
-
-    def step(self, action: np.ndarray) -> Any:
-        observation, reward, *rest = super().step(action)
-        return observation, reward + np.random.random(), *rest  # noqa: NPY002
-
-
-class SeedsNumPy(Walk):
-    """Seeds and draws from NumPy's global generator."""
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fault, self.episodes, self.drift = fault, 0, 0.0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        np.random.seed(seed)  # noqa: NPY002
-        return super().reset(seed=seed)
-
-    def step(self, action: np.ndarray) -> Any:
-        observation, reward, *rest = super().step(action)
-        return observation, reward + np.random.random(), *rest  # noqa: NPY002
-
-
-class Counts(Walk):
-    """Counts the steps of an episode in an attribute of its class."""
-
-    steps = 0
-
-    def reset(self, **options: Any) -> Any:
+        if self.fault == "seeds numpy":
+            np.random.seed(seed)  # noqa: NPY002
         type(self).steps = 0
-        return super().reset(**options)
+        self.episodes += 1
+        observation, info = super().reset(seed=seed)
+        self.left += self.episodes if self.fault == "grows" else 0
+        return observation, info
 
     def step(self, action: np.ndarray) -> Any:
-        observation, reward, *rest = super().step(action)
+        observation, reward, terminated, truncated, info = super().step(action)
         type(self).steps += 1
-        return observation, reward + self.steps, *rest
-
-
-class Outdated(Walk):
-    """Has the interface of Gym before 0.26."""
-
-    def step(self, action: np.ndarray) -> Any:
-        observation, reward, terminated, _, info = super().step(action)
-        return observation, reward, terminated, info
+        self.drift += 1e-9
+        match self.fault:
+            case "drifts":
+                reward -= self.drift
+            case "unseeded" | "seeds numpy":
+                reward += np.random.random()  # noqa: NPY002
+            case "counts in its class":
+                reward += self.steps
+            case "no rewards":
+                reward = np.nan
+            case "a late NaN":
+                reward = reward if self.left else np.nan
+            case "raises":
+                raise RuntimeError("the simulator fell over")
+            case "outdated":
+                return observation, reward, terminated, info
+            case "words":
+                return "abc", reward, terminated, truncated, info
+        return observation, reward, terminated, truncated, info
 
 
 class Adapter(gymnasium.Wrapper):
@@ -112,14 +94,6 @@ class Adapter(gymnasium.Wrapper):
         answer: Any = self.env.step(action)
         observation, reward, terminated, info = answer
         return observation, reward, terminated, False, info
-
-
-class Lately(Walk):
-    """Has one reward that is no number."""
-
-    def step(self, action: np.ndarray) -> Any:
-        observation, reward, *rest = super().step(action)
-        return observation, reward if self.left else np.nan, *rest
 
 
 class Observes(gymnasium.Wrapper):
@@ -139,10 +113,6 @@ class Observes(gymnasium.Wrapper):
         return self.observation_space.sample(), *self.env.step(action)[1:]
 
 
-def no_number(reward: Any) -> float:
-    return float("nan")
-
-
 class Best(gymnasium.RewardWrapper[np.ndarray, np.ndarray]):
     """Rewards the best reward ever."""
 
@@ -153,34 +123,15 @@ class Best(gymnasium.RewardWrapper[np.ndarray, np.ndarray]):
         return self.best
 
 
-def double(reward: Any) -> float:
-    return 2 * float(reward)
+def doubled(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    return TransformReward(env, lambda reward: 2 * float(reward))
 
 
-def wrapped(*wrappers: Any) -> gymnasium.Env[Any, Any]:
-    env: gymnasium.Env[Any, Any] = Walk()
-    for wrapper in wrappers:
-        env = wrapper(env)
-    return env
-
-
-ENVIRONMENTS = {
-    "Reward": partial(wrapped, NormalizeReward),
-    "Observation": partial(wrapped, partial(TransformReward, func=double), NormalizeObservation),
-    "Best": partial(wrapped, Best, partial(TransformReward, func=double)),
-    "Drifts": Drifts,
-    "Grows": Grows,
-    "Unseeded": Unseeded,
-    "SeedsNumPy": SeedsNumPy,
-    "Counts": Counts,
-    "Unrewarded": partial(wrapped, partial(TransformReward, func=no_number)),
-    "Lately": Lately,
-    "Outdated": Outdated,
-    "Adapted": lambda: Adapter(Outdated()),
-    "Healthy": partial(wrapped, partial(TransformReward, func=double)),
-}
-for name, make in ENVIRONMENTS.items():
-    gymnasium.register(f"{name}Check-v0", entry_point=make, max_episode_steps=100)
+gymnasium.register("Faulty-v0", entry_point=Faulty, max_episode_steps=100)
+gymnasium.register("Adapted-v0", entry_point=lambda: Adapter(Faulty("outdated")))
+gymnasium.register(
+    "BestCheck-v0", entry_point=lambda: doubled(Best(Faulty())), max_episode_steps=100
+)
 # Those of the ALE are slow, and theirs are compared with the emulator elsewhere.
 GYMNASIUM = [
     name
@@ -194,33 +145,57 @@ CLIFF = "CliffWalking-v1"
 RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "500"]
 
 
+REWARD, OBSERVATION = (f"gymnasium.wrappers:Normalize{each}" for each in ("Reward", "Observation"))
+OWN = [f"{__name__}:{each}" for each in ("doubled", "Best")]
+
+
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("fault", "wrappers", "words"),
     [
-        ("Reward", "wrapper NormalizeReward keeps state .* rank-based shaping"),
-        ("Observation", "NormalizeObservation keeps .* policy.normalize_observations = true"),
-        ("Best", "the wrapper Best keeps state"),
-        ("Drifts", "class Drifts keeps state .* the reward of step 1 .*wrappers:NewInstance"),
-        ("Grows", "the class Grows keeps state .* the termination of "),
-        ("Outdated", r"step\(\) returned 4 values; expected .*info\)"),
-        ("Unrewarded", "the reward of step 1 is nan"),
-        ("SeedsNumPy", r"class SeedsNumPy shares state .* the reward of .* self\.np_random"),
-        ("Counts", "class Counts shares state .* the reward of step 1 .* attributes of self"),
-        ("Unseeded", r"the class Unseeded does not depend on its seed .* self\.np_random"),
+        ("", [REWARD], "wrapper NormalizeReward keeps state .* rank-based shaping"),
+        ("", [OWN[0], OBSERVATION], "NormalizeObservation keeps .*normalize_observations = true"),
+        ("", OWN, "the wrapper Best keeps state"),
+        ("drifts", [], "class Faulty keeps state .* the reward of step 1 .*wrappers:NewInstance"),
+        ("grows", [], "the class Faulty keeps state .* the termination of "),
+        ("outdated", [], r"step\(\) returned 4 values; expected .*info\)"),
+        ("no rewards", [], "the reward of step 1 is nan"),
+        ("seeds numpy", [], r"class Faulty shares state .* the reward of .* self\.np_random"),
+        ("counts in its class", [], "shares state .* the reward of step 1 .* attributes of self"),
+        ("unseeded", [], r"the class Faulty does not depend on its seed .* self\.np_random"),
+        ("raises", [], r"failed: RuntimeError: the simulator fell over \(.*, line \d+\)"),
+        ("words", [], r"an observation is 'abc' \(str\)"),
     ],
 )
-def test_what_survives_an_episode_is_named(name: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as raised:
-        check_episodes(f"{name}Check-v0", {})
+def test_a_fault_is_named_in_one_sentence(fault: str, wrappers: list[str], words: str) -> None:
+    with pytest.raises(EsbenchError, match=words) as raised:
+        check_environment("Faulty-v0", {"fault": fault}, [{"wrapper": name} for name in wrappers])
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere:Env-v0",), "cannot be made"),
+        (("CartPole-v1", {"foo": 1}), "'foo'"),
+        (("CartPole-v1", {}, [{"wraper": "x:y"}]), "wrapper"),
+        (("doubles:Spaces-v0", {"observation": "text"}), "observation space has a Text space"),
+        (("doubles:Spaces-v0", {"action": "text"}), "action space has a Text space"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_refused(arguments: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_environment(*arguments)
+
+
+def test_what_training_can_live_with_passes() -> None:
+    check_environment("Faulty-v0", wrappers=[{"wrapper": OWN[0]}])
+    check_environment("Faulty-v0", {"fault": "a late NaN"})  # which is the worst episode
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "HealthyCheck-v0",
-        "AdaptedCheck-v0",
-        "LatelyCheck-v0",  # training counts such an episode as the worst
+        "Adapted-v0",
         "doubles:Walk-v0",
         "doubles:BadObservation-v0",  # a NaN equals itself
         "doubles:Raises-v0",  # training reports it
@@ -245,10 +220,8 @@ GRAPH = spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2))
     [
         SEQUENCE,
         GRAPH,
-        spaces.Dict(a=SEQUENCE, b=spaces.Box(-1.0, 1.0, (2,))),
         spaces.Tuple([spaces.Discrete(2), GRAPH]),
         spaces.OneOf([spaces.Sequence(spaces.Text(4)), spaces.MultiBinary(3)]),
-        spaces.Sequence(spaces.Dict(a=spaces.Box(-1.0, 1.0, (2,))), stack=True),
     ],
 )
 @pytest.mark.parametrize("keeps", [False, True])
@@ -306,9 +279,9 @@ def test_checked_once_and_not_after_a_resume(
 def test_a_trainer_of_a_script_is_checked() -> None:
     with (
         esbench.make_trainer(
-            "openai_es", env="test_episode_check:DriftsCheck-v0", workers=1
+            "openai_es", env="test_episode_check:BestCheck-v0", workers=1
         ) as trainer,
-        pytest.raises(UsageError, match="Drifts keeps state"),
+        pytest.raises(UsageError, match="Best keeps state"),
     ):
         trainer.train(env_steps=1)
 

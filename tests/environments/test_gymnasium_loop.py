@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
-from beside_gymnasium import SLOTS, play
+from beside_gymnasium import SLOTS
 from doubles import Walk
 from gymnasium import spaces
 
@@ -14,14 +14,6 @@ from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.stored_trainer import make_trainer
 from esbench.grids.environment_files import load_environment
-
-ENVIRONMENTS = [
-    pytest.param("CartPole-v1", {}, id="CartPole"),
-    pytest.param("Pendulum-v1", {"max_episode_steps": 60}, id="Pendulum"),
-    pytest.param("Hopper-v5", {"max_episode_steps": 25}, id="Hopper"),
-    pytest.param("FrozenLake-v1", {}, id="FrozenLake"),
-]
-STEPS = 250
 
 gymnasium.register("Needs-v0", entry_point="no_library:Env")
 
@@ -66,7 +58,6 @@ def test_what_takes_long_to_make_has_few_slots(monkeypatch, seconds, wanted, slo
         ("FrozenLake-v1", {"map_name": "9x9"}, "KeyError: '9x9'$"),
         ("HalfCheetah-v5", {"xml_file": "no.xml"}, "no.xml does not exist"),
         ("Needs-v0", {}, "No module named 'no_library'; expected 'no_library' in"),
-        ("nowhere:Env-v0", {}, "cannot be made: .*nowhere"),
         ("CartPole-v7", {}, "`CartPole`"),
         ("PongDeterministic-v4", {}, "did you mean 'esbench/PongDeterministic-v5'"),
         ("HalfCheetah-v3", {}, "gymnasium-robotics project"),
@@ -113,13 +104,8 @@ def test_observations_without_numbers_are_refused(space, make_spec, pool):
         del gymnasium.registry["Blind-v0"]
 
 
-@pytest.mark.parametrize(("environment_id", "kwargs"), ENVIRONMENTS)
-def test_every_slot_is_a_plain_environment_bit_for_bit(environment_id, kwargs):
-    assert play(GymnasiumBackend, environment_id, kwargs, STEPS) >= 2 * SLOTS
-
-
-def test_a_retired_slot_is_skipped_and_can_begin_again():
-    backend = make("CartPole-v1", {}, 2)
+def test_slots_that_never_began_or_are_retired_are_skipped():
+    backend = make("CartPole-v1", {}, 4)
     for slot in range(2):
         backend.start(slot, seed=slot + 1)
     backend.retire(0)
@@ -127,22 +113,12 @@ def test_a_retired_slot_is_skipped_and_can_begin_again():
     observations, rewards, terminations, truncations, _ = backend.step(np.array([0, 0]))
     np.testing.assert_array_equal(observations[0], before[0])
     assert not np.array_equal(observations[1], before[1])
-    assert rewards.tolist() == [0.0, 1.0]
+    assert rewards.tolist() == [0.0, 1.0, 0.0, 0.0]
     assert not terminations.any()
     assert not truncations.any()
     backend.start(0, seed=1)
     np.testing.assert_array_equal(backend.observations[0], before[0])
-    assert backend.live.tolist() == [True, True]
-
-
-def test_a_slot_that_never_began_is_skipped():
-    backend = make("Pendulum-v1", {}, 4)
-    assert not backend.live.any()
-    backend.start(1, seed=0)
-    _, rewards, _, _, _ = backend.step(np.zeros((2, 1), np.float32))  # actions of slots 0 and 1
-    assert rewards[[0, 2, 3]].tolist() == [0.0] * 3
-    assert rewards[1] != 0.0
-    assert backend.live.tolist() == [False, True, False, False]
+    assert backend.live.tolist() == [True, True, False, False]
 
 
 def trajectory(backend, slot, seed, steps):

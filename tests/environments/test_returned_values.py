@@ -59,62 +59,34 @@ def test_a_wrong_answer_is_a_failure_that_names_the_environment(kind: str) -> No
     assert NAME in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "fits"), [([0.2, 0.9], False), ([3.0, 4.0], True), ([1, 2], True)]
-)
-def test_observations_that_a_space_of_integers_would_change_are_refused(
-    given: list[float], fits: bool
-) -> None:
-    checked = ReturnedValues("Env-v0", spaces.Box(0, 255, (2,), np.uint8))
-    for observation in (given, np.array(given)):
-        if fits:
-            np.testing.assert_array_equal(checked.observation(observation), given)
-        else:
-            with pytest.raises(TrainingError, match=r"Env-v0.*uint8"):
-                checked.observation(observation)
-
-
-@pytest.mark.parametrize(
-    ("space", "given"),
-    [
-        (spaces.Box(0, 255, (2,), np.uint8), [300, 0]),
-        (spaces.Box(0, 255, (2,), np.uint8), [-1, 0]),
-        (spaces.Box(0, 255, (), np.uint8), 300),
-        (spaces.Box(-1, 1, (2,), np.float32), [10**400, 0]),
-    ],
-)
-def test_numbers_too_large_for_the_type_of_a_space_are_refused(space: Any, given: Any) -> None:
-    with pytest.raises(TrainingError, match=rf"Env-v0.* {space.dtype}, which would change it"):
-        ReturnedValues("Env-v0", space).observation(given)
-
-
-def test_a_step_checks_integers_as_a_reset_does() -> None:
-    class Bright(gymnasium.Env[np.ndarray, int]):
-        observation_space = spaces.Box(0, 255, (2,), np.uint8)
-        action_space = spaces.Discrete(2)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return np.zeros(2, np.uint8), {}
-
-        def step(self, action: int) -> Any:
-            return np.array([0.5, 300.7]), 0.0, False, False, {}
-
-    gymnasium.register("Bright-v0", entry_point=Bright)
-    try:
-        backend = GymnasiumBackend("Bright-v0", {}, 1)
-        backend.start(0, 0)
-        with pytest.raises(TrainingError, match=r"Bright-v0.*uint8"):
-            backend.step(np.zeros(1, np.int64))
-    finally:
-        del gymnasium.registry["Bright-v0"]
-
-
 PAIR = spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(-1, 1, (2,)))
 BOXES = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Box(-1, 1, (3,)))
 DEEP = spaces.Tuple(
     [spaces.Dict(c=spaces.MultiDiscrete([3, 4], start=[2, -1])), spaces.Discrete(2)]
 )
 EITHER = spaces.OneOf([spaces.Discrete(2), spaces.Box(-1, 1, (3,))])
+
+
+BYTES = spaces.Box(0, 255, (2,), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "fits"),
+    [
+        *((BYTES, [0.2, 0.9], False), (BYTES, [3.0, 4.0], True), (BYTES, [1, 2], True)),
+        *((BYTES, [300, 0], False), (BYTES, [-1, 0], False), (BYTES, [0.5, 300.7], False)),
+        (spaces.Box(0, 255, (), np.uint8), 300, False),
+        (spaces.Box(-1, 1, (2,), np.float32), [10**400, 0], False),
+    ],
+)
+def test_a_space_changes_no_number(space: Any, given: Any, fits: bool) -> None:
+    checked = ReturnedValues("Env-v0", space)
+    for observation in (given, np.array(given)):
+        if fits:
+            np.testing.assert_array_equal(checked.observation(observation), given)
+        else:
+            with pytest.raises(TrainingError, match=f"Env-v0.* {space.dtype}, which would change"):
+                checked.observation(observation)
 
 
 def flat_observation(space: Any, given: Any) -> np.ndarray:
@@ -139,17 +111,14 @@ def flat_observation(space: Any, given: Any) -> np.ndarray:
         (spaces.MultiBinary(2), np.array([1, 5]), "the number 5; expected 0 to 1"),
         (spaces.MultiBinary((2, 3)), np.zeros(6, int), r"shape \(6,\).*shape \(2, 3\)"),
         (PAIR, {"a": -1, "b": np.zeros(2)}, r"the part \['a'\] of .* number -1; expected 0 to 2"),
-        (PAIR, {"a": np.int64(7), "b": np.zeros(2)}, r"\['a'\].* number 7;"),
         (PAIR, {"a": 10**30, "b": np.zeros(2)}, r"\['a'\].* number 10+;"),
         (PAIR, {"a": 1.5, "b": np.zeros(2)}, r"\['a'\].* 1\.5 .*would change it"),
         (PAIR, {"a": None, "b": np.zeros(2)}, r"\['a'\] .* is None"),
         (PAIR, {"a": 1}, r"mapping with the keys \['a'\]; its space has the keys \['a', 'b'\]"),
         (PAIR, np.zeros(5), r"shape \(5,\).* has the keys"),
         (PAIR, None, "None.* has the keys"),
-        (BOXES, {"a": np.zeros(3), "b": np.zeros(2)}, r"\['a'\] .*\(3,\).* the shape \(2,\)"),
         (DEEP, ({"c": np.array([2, 3])}, 1), r"\[0\]\['c'\] .*number 3; expected -1 to 2"),
         (DEEP, ({"c": np.array([2, 0])},), r"1 values \(tuple\); its space has 2 parts"),
-        (DEEP, 5, r"5 \(int\); its space has 2 parts"),
         (EITHER, (-1, np.zeros(3)), r"\[0\] .* number -1; expected 0 to 1"),
         (EITHER, (0, np.zeros(3)), r"\[1\] .*\(3,\).* the shape \(\)"),
         (

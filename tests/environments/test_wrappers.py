@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,7 @@ from command_line import Run
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import DiscretizeAction, FrameStackObservation, NormalizeReward
 
-from esbench import load_policy
+from esbench import make_trainer
 from esbench.core.errors import UsageError
 from esbench.environments.episode_check import check_episodes
 from esbench.environments.make_environment import WrapperSettings, register_family
@@ -106,8 +107,6 @@ def test_the_channels_of_an_image_come_first() -> None:
     assert moved.observation_space.contains(seen)
     for channel in range(3):
         np.testing.assert_array_equal(seen[channel], image[:, :, channel])
-    with pytest.raises(UsageError, match="height, width, channels"):
-        ChannelsFirst(gymnasium.make("CartPole-v1"))
 
 
 def observations(env: gymnasium.Env, episodes: int = 2) -> list[np.ndarray]:
@@ -142,33 +141,6 @@ def test_entries_of_a_vector_are_selected_in_order() -> None:
         np.testing.assert_array_equal(seen, whole[[2, 0]])
 
 
-@pytest.mark.parametrize("indices", [[], [4], [-1], [0, 0], [True], [0.5], "01", 3, None])
-def test_indices_that_select_nothing_are_refused(indices: object) -> None:
-    with pytest.raises(UsageError, match="indices"):
-        SelectEntries(gymnasium.make("CartPole-v1"), indices)
-
-
-def test_observations_that_are_no_vectors_are_refused() -> None:
-    for make in (AppendDifferences, partial(SelectEntries, indices=[0])):
-        with pytest.raises(UsageError, match=r"vectors \[n\]"):
-            make(gymnasium.make("FrozenLake-v1"))
-
-
-def test_a_trial_sees_selected_entries_and_their_differences(esbench: Run, tmp_path: Path) -> None:
-    wrappers = (
-        '[{wrapper = "esbench.environments.wrappers:SelectEntries", indices = [0, 2]},'
-        ' {wrapper = "esbench.environments.wrappers:AppendDifferences"}]'
-    )
-    options = ["--env", "CartPole-v1", "--algorithm", "openai_es", "--env-steps", "500"]
-    code, _, err = esbench(
-        "run", *options, "--set", f'environment."CartPole-v1".wrappers={wrappers}', "--seeds", "0"
-    )
-    assert code == 0, err
-    (trial,) = (tmp_path / "results/runs").rglob("trial.json")
-    policy = load_policy(trial.parent)
-    assert policy.observation_space.shape == (4,)
-
-
 @pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "LunarLander-v3"])
 def test_ordered_actions_are_those_that_gymnasium_divides_again(name: str) -> None:
     plain = gymnasium.make(name, max_episode_steps=30)
@@ -195,18 +167,35 @@ def test_intervals_of_ordered_actions_are_equal_and_reach_both_ends() -> None:
         OrderedActions(gymnasium.make("Pendulum-v1"))
 
 
-def test_a_policy_with_ordered_actions_has_one_output(esbench: Run, tmp_path: Path) -> None:
-    wrappers = '[{wrapper = "esbench.environments.wrappers:OrderedActions"}]'
-    options = ["--env", "MountainCar-v0", "--algorithm", "openai_es", "--env-steps", "5000"]
-    code, _, err = esbench(
-        "run",
-        *options,
-        "--set",
-        f'environment."MountainCar-v0".wrappers={wrappers}',
-        "--seeds",
-        "0",
-    )
-    assert code == 0, err
-    (trial,) = (tmp_path / "results/runs").rglob("trial.json")
-    policy = load_policy(trial.parent)
+@pytest.mark.parametrize(
+    ("wrap", "name", "words"),
+    [
+        (ChannelsFirst, "CartPole-v1", "height, width, channels"),
+        (AppendDifferences, "FrozenLake-v1", r"vectors \[n\]"),
+        (partial(SelectEntries, indices=[0]), "FrozenLake-v1", r"vectors \[n\]"),
+        (OrderedActions, "Pendulum-v1", "Box.*Discrete"),
+        *(
+            (partial(SelectEntries, indices=indices), "CartPole-v1", "indices")
+            for indices in ([], [4], [-1], [0, 0], [True], [0.5], "01", 3, None)
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(wrap: Any, name: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        wrap(gymnasium.make(name))
+
+
+def test_a_trial_applies_the_wrappers_in_their_order() -> None:
+    named = "esbench.environments.wrappers:"
+    wrappers = [
+        {"wrapper": f"{named}SelectEntries", "indices": [1, 0]},
+        {"wrapper": f"{named}AppendDifferences"},
+        {"wrapper": f"{named}OrderedActions"},
+    ]
+    with make_trainer(
+        "openai_es", env="MountainCar-v0", environment={"wrappers": wrappers}, workers=1
+    ) as trainer:
+        trainer.train(env_steps=1)
+        policy = trainer.policy()
+    assert policy.observation_space.shape == (4,)
     assert policy.action_space.shape == (1,)

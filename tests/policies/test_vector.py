@@ -20,13 +20,6 @@ def make(outputs: int = 3, inputs: int = 1, **settings: Any) -> VectorPolicy:
     return policy
 
 
-def test_a_parameter_for_each_output() -> None:
-    for inputs in (1, 5):
-        policy = make(7, inputs)
-        assert policy.num_params == policy.num_outputs == 7
-        assert policy.shapes == ((7,),)
-
-
 def test_the_outputs_are_the_parameters_in_float32_whatever_is_observed() -> None:
     parameters = np.random.default_rng(0).standard_normal((4, 3))
     batch = loaded(make(3, inputs=2), parameters)

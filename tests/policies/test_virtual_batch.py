@@ -148,24 +148,6 @@ def test_a_module_that_takes_one_row_only_is_one_sentence() -> None:
         module_policy("OneRow")
 
 
-class OneOutput(Network):
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return super().forward(observations)[:, :1]
-
-
-def test_a_module_with_the_layer_is_tried_too() -> None:
-    with pytest.raises(UsageError, match=r"OneOutput .*\[1, 1\]; expected \[1, 6\]"):
-        module_policy("OneOutput")
-
-
-def test_the_torch_layer_says_what_is_wrong() -> None:
-    layer = VirtualBatchNorm(5)
-    with pytest.raises(RuntimeError, match=r"torch_modules\.refer"):
-        layer(torch.zeros(2, 5))
-    with pytest.raises(ValueError, match=r"VirtualBatchNorm\(5\) was given \[2, 4\]; expected"):
-        layer(torch.zeros(2, 4))
-
-
 def test_nobody_who_does_not_ask_for_the_layer_imports_torch() -> None:
     code = (
         "import sys; from esbench.policies.policy import POLICIES; POLICIES.names();"

@@ -23,7 +23,6 @@ from esbench.core.units import format_number
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial, keep_best
 from esbench.experiment.trials import Trial
-from esbench.video import offscreen
 from esbench.video import render_trial as module
 from esbench.video.render_trial import Rendered, outputs, render_trial
 
@@ -64,7 +63,7 @@ COUNTS = "test_render_trial:Counts-v0"
 
 @pytest.fixture(autouse=True)
 def _no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*offscreen.SCREENS, "MUJOCO_GL", "SDL_VIDEODRIVER"):
+    for name in (*module.SCREENS, "MUJOCO_GL", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -94,7 +93,7 @@ def test_the_return_is_the_recorded_one_of_the_episode(
     make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     if name == "Hopper-v5":
-        found = offscreen.offscreen_opengl() is not None
+        found = module.offscreen_opengl() is not None
         require(found, "an OpenGL without a screen (EGL or OSMesa)")
         monkeypatch.setenv("DISPLAY", ":77")  # a screen that is gone
     policy = {"template": "mlp", "hidden": [4], "normalize_observations": True}
@@ -156,7 +155,7 @@ def test_what_has_no_picture(
     words: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
-    monkeypatch.setattr(offscreen, "OFFSCREEN", ("nothing",))
+    monkeypatch.setattr(module, "OFFSCREEN", ("nothing",))
     trial = make_trial(name, environment={name: {"kwargs": kwargs}}, budget={"env_steps": 40})
     with pytest.raises(UsageError, match=words):
         rendered(trial, pool)

@@ -96,7 +96,7 @@ def behavior_class(name: str) -> type[Behavior]:
     if not (isinstance(found, type) and issubclass(found, Behavior)) or inspect.isabstract(found):
         raise UsageError(
             f"behavior {name!r} is not a behavior; expected a subclass of "
-            "esbench.environments.behaviors.behavior.Behavior with begin, step and end"
+            "esbench.Behavior with begin, step and end"
         )
     return found
 
