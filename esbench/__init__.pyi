@@ -56,7 +56,7 @@ from .experiment.watchers import (
 )
 from .grids.environment_files import register_environment
 from .integrations.ray_engine import RayEngine
-from .integrations.trackers.base import (
+from .integrations.trackers.tracker import (
     Tracker,
     register_tracker,
 )

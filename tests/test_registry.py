@@ -13,7 +13,7 @@ from esbench.core import registry as registry_module
 from esbench.core.errors import UsageError
 from esbench.core.registry import Registry, import_object
 from esbench.environments.backends.backend import BACKENDS
-from esbench.integrations.trackers.base import TRACKERS
+from esbench.integrations.trackers.tracker import TRACKERS
 from esbench.policies.policy import POLICIES
 
 TORTOISE = """
