@@ -197,7 +197,7 @@ def plan(
         TrainingError: an environment failed.
 
     Examples:
-        >>> esbench.grid_cost("quick").seconds  # doctest: +SKIP
+        >>> esbench.plan("quick").seconds  # doctest: +SKIP
     """
     from esbench.bench.grid_cost import costs, costs_on
     from esbench.experiment.run_grid import layout_of
