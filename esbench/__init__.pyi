@@ -1,4 +1,7 @@
-from .algorithms.base import register_algorithm
+from .agents.agent import register_agent
+from .agents.agent_checker import check_agent
+from .algorithms.algorithm_checker import check_algorithm
+from .algorithms.base import Algorithm, register_algorithm
 from .app.api import (
     list_agents,
     list_algorithms,
@@ -75,6 +78,7 @@ from .store.generation_record import GenerationRecord
 __all__ = [
     "Backend",
     "Behavior",
+    "Algorithm",
     "EsbenchError",
     "GenerationRecord",
     "Policy",
@@ -88,6 +92,8 @@ __all__ = [
     "check",
     "check_environment",
     "check_policy",
+    "check_agent",
+    "check_algorithm",
     "compare",
     "diagnose",
     "efficiency",
@@ -108,6 +114,7 @@ __all__ = [
     "merge",
     "plan",
     "plot",
+    "register_agent",
     "register_algorithm",
     "register_backend",
     "register_behavior",

@@ -13,7 +13,7 @@ from searches import climb, tell
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.search_settings import GrowingSettings
+from esbench.algorithms.search_settings import DeviationSettings
 from esbench.core.errors import UsageError
 
 BUILTIN = [
@@ -101,7 +101,7 @@ def test_equal_returns_move_nothing(name, settings):
 @every_algorithm
 def test_an_extended_population_can_be_told(name, settings):
     algorithm = make(name, settings)
-    if not isinstance(algorithm.settings, GrowingSettings):
+    if not isinstance(algorithm.settings, DeviationSettings):
         return  # its population is fixed, so it has no settings to make it grow
     for generation in range(3):
         population = ask(algorithm)

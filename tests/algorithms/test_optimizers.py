@@ -1,16 +1,24 @@
 import copy
+import json
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
+import own_search
 import pytest
 import torch
 
-from esbench.algorithms.optimizers.select import OWN, Ascent, make_optimizer
-from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
-from esbench.algorithms.search_settings import AscentSettings
+from esbench.algorithms.openai_es import OpenAIESSettings
+from esbench.algorithms.optimizers import (
+    NUMPY_OPTIMIZERS,
+    Ascent,
+    TorchOptimizer,
+    make_optimizer,
+    torch_optimizers,
+)
+from esbench.core.arrays import with_arrays, without_arrays
 from esbench.core.errors import UsageError
 
 with warnings.catch_warnings():
@@ -20,6 +28,11 @@ with warnings.catch_warnings():
 P = 5
 GRADIENTS = np.random.default_rng(0).standard_normal((100, P)) * np.logspace(-3, 2, 100)[:, None]
 
+OWN = {
+    "own_search:Derived": own_search.Derived,
+    "own_search:Plain": own_search.Plain,
+    "torch.optim:AdamW": torch.optim.AdamW,
+}
 ROUND_TRIPS = [
     ("adam", {}),
     ("adam", {"amsgrad": True}),
@@ -128,7 +141,7 @@ def test_adam_and_sgd_are_torchs_but_for_rounding(name, settings):
 )
 def test_adam_and_sgd_go_on_from_torchs_state(name, settings):
     cls = torch_optimizers()[name]
-    torchs = TorchOptimizer(cls, P, {"lr": 0.03, **settings})
+    torchs = TorchOptimizer(cls, P, {"lr": 0.03, **settings}, is_own=False)
     center = climb(torchs, np.full(P, 0.5), GRADIENTS[:20])[-1]
     ours = make_optimizer(name, P, 0.03, settings)
     ours.load_state_dict(torchs.state_dict())
@@ -140,7 +153,11 @@ def test_adam_and_sgd_go_on_from_torchs_state(name, settings):
     ("name", "cls", "settings"),
     [
         ("adamw", torch.optim.AdamW, {"weight_decay": 0.02}),
-        *((name, cls, {}) for name, cls in torch_optimizers().items() if name not in OWN),
+        *(
+            (name, cls, {})
+            for name, cls in torch_optimizers().items()
+            if name not in NUMPY_OPTIMIZERS
+        ),
     ],
 )
 def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
@@ -214,15 +231,36 @@ def test_the_state_is_a_copy_of_arrays_and_numbers(name, settings, steps):
     np.testing.assert_array_equal(climb(other, np.ones(P), GRADIENTS[:steps]), fresh)
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_an_own_optimizer_steps_as_its_class_also_from_a_stored_state(name):
+    parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
+    alone = OWN[name]([parameter], lr=0.03)
+    ours, center = make_optimizer(name, P, 0.03, {}), np.full(P, 0.5)
+    for number, gradient in enumerate(GRADIENTS[:40]):
+        if number == 20:
+            arrays = {}
+            text = json.dumps(without_arrays(ours.state_dict(), arrays))
+            ours = make_optimizer(name, P, 0.03, {})
+            ours.load_state_dict(with_arrays(json.loads(text), arrays))
+        scale = 0.99**number
+        center = ours.step(center, gradient, scale)
+        alone.param_groups[0]["lr"] = scale * 0.03
+        parameter.grad = torch.from_numpy(-gradient)
+        with torch.no_grad():
+            alone.step()
+        np.testing.assert_array_equal(center, parameter.detach().numpy())
+
+
 def test_no_optimizer_imports_torchs_compiler():
     script = """
 import sys
 import numpy as np
-from esbench.algorithms.optimizers.torch_optimizer import TorchOptimizer, torch_optimizers
+from esbench.algorithms.optimizers import TorchOptimizer, torch_optimizers
 
 assert "adam" in torch_optimizers()
 for name in torch_optimizers():
-    TorchOptimizer(torch_optimizers()[name], 3, {"lr": 0.1}).step(np.zeros(3), np.ones(3))
+    made = TorchOptimizer(torch_optimizers()[name], 3, {"lr": 0.1}, is_own=False)
+    made.step(np.zeros(3), np.ones(3))
     assert "torch._dynamo" not in sys.modules, name
 """
     done = subprocess.run(
@@ -261,16 +299,16 @@ def test_optimizers_that_need_more_than_a_gradient_are_not_offered():
 def test_a_negative_rate_is_an_error():
     with pytest.raises(UsageError, match=r"optimizer adamw with .*-0.1"):
         make_optimizer("adamw", P, -0.1, {})
-    for name in OWN:
+    for name in NUMPY_OPTIMIZERS:
         with pytest.raises(ValueError, match=r"learning_rate"):
-            AscentSettings(optimizer=name, learning_rate=-0.1)
+            OpenAIESSettings(optimizer=name, learning_rate=-0.1)
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
 def test_who_diverges_gets_no_warning(name):  # which pytest would make an error
     with pytest.raises(UsageError, match="not finite"):
         make_optimizer(name, P, 1e308, {})
-    settings = AscentSettings(optimizer=name, weight_decay=0.1)
+    settings = OpenAIESSettings(optimizer=name, weight_decay=0.1)
     infinite = np.full(P, np.inf)
     assert not np.isfinite(Ascent(settings, P).step(infinite, infinite, 0)).any()
 
@@ -313,11 +351,18 @@ def test_a_bad_value_is_an_error_that_names_the_setting(name, settings):
         ("clipup", {"learning_rate": 0.5}, "clipup.*learning_rate.*algorithm's learning_rate"),
         ("adamw", {"lr": 0.5}, "adamw.*lr.*algorithm's learning_rate"),
         ("adamw", {"params": 0.5}, "adamw.*params|params.*adamw"),
-        ("adamw", {"eps": "a"}, "adamw: eps = 'a': expected a number"),
-        ("adamw", {"betas": ["a", 0.9]}, r"adamw: betas = \['a', 0.9\]: expected a number, a list"),
+        ("adamw", {"eps": "a"}, "adamw with .*eps"),
+        ("adamw", {"betas": ["a", 0.9]}, "adamw with .*betas"),
         ("clipup", {"momentum": 1.5}, "momentum = 1.5: expected less than 1"),
         ("clipup", {"max_speed": 0}, "max_speed = 0: expected greater than 0"),
         ("clipup", {"max_speed": True}, "max_speed = true: expected a number"),
+        ("own_search:Stepless", {}, "no step"),
+        ("own_search:StepOnly", {}, "param_groups"),
+        ("own_search:Forgets", {}, "state_dict"),
+        ("own_search:Fails", {}, "broken on purpose"),
+        ("own_search:Plain", {"momentm": 1}, "'momentum'"),
+        ("own_search:Plian", {}, "'Plain'"),
+        ("torch.optim:LBFGS", {}, "closure"),
         # They reverse the climb, or need a GPU or automatic differentiation.
         ("adam", {"maximize": True}, "maximize"),
         ("adamw", {"maximize": True}, "maximize"),
