@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import esbench
-from esbench.algorithms import genetic, genomes
+from esbench.algorithms import genetic
 from esbench.algorithms.genetic import Genetic, GeneticSettings
 from esbench.core.noise import GaussianNoise
 from esbench.core.seeding import Purpose, noise_key, stream
@@ -54,7 +54,7 @@ def step(algorithm):
 
 def fresh(monkeypatch):
     """Forget what this process has decoded, as another process would have."""
-    monkeypatch.setattr(genetic, "DECODER", genomes.Decoder())
+    monkeypatch.setattr(genetic, "DECODER", genetic.Decoder())
 
 
 def papers(generations, elite_episodes, num_parents):
@@ -199,7 +199,7 @@ def test_a_long_chain_has_the_same_bits_however_it_is_decoded(episodes, monkeypa
 
 
 def test_a_worker_that_missed_generations_catches_up(monkeypatch):
-    algorithm, missing = make(), genomes.Decoder()
+    algorithm, missing = make(), genetic.Decoder()
     for generation in range(30):
         population = step(algorithm)
         if generation % 4 == 3:
