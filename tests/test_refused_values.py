@@ -48,7 +48,6 @@ REFUSED = {
         ["status", *options("environment=''", "policy.template=linear")],
         "environment",
     ),
-    "one wrong seed": (["status", *options("seeds=[-1]")], "seeds.0 = -1"),
     "an empty path": (["check", "out", "--baseline", "b.json", "--markdown", ""], "--markdown"),
     "an agent": (["bench", "--algorithm", "ppo", "--rounds", "1"], "an agent"),
 }
