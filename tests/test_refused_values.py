@@ -31,7 +31,7 @@ def options(*settings: str) -> list[str]:
 
 REFUSED = {
     "a long environment": (["status", "--env", LONG, "--algorithm", "openai_es"], "environment"),
-    "a long grid": (["status", LONG], "unknown grid"),
+    "a long grid": (["status", LONG], "too long"),
     "a long folder": (["table", LONG], "name too long"),
     "a long command": ([LONG], "command"),
     "levels": (["status", *options(f"policy.hidden={'[' * 300}{']' * 300}")], "levels"),
@@ -187,10 +187,6 @@ def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
             call(value)
 
 
-
-
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -212,5 +208,3 @@ def test_the_function_run_refuses_values_of_another_type(
         es.run("quick", out=tmp_path, **change)
     assert name in str(refused.value).partition("=")[0]
     assert not files(tmp_path)
-
-
