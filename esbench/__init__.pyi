@@ -76,9 +76,9 @@ from .results.data_frames import (
 from .store.generation_record import GenerationRecord
 
 __all__ = [
+    "Algorithm",
     "Backend",
     "Behavior",
-    "Algorithm",
     "EsbenchError",
     "GenerationRecord",
     "Policy",
@@ -90,10 +90,10 @@ __all__ = [
     "UsageError",
     "baseline",
     "check",
-    "check_environment",
-    "check_policy",
     "check_agent",
     "check_algorithm",
+    "check_environment",
+    "check_policy",
     "compare",
     "diagnose",
     "efficiency",
