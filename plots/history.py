@@ -16,7 +16,7 @@ from pathlib import Path
 
 from esbench.core.seeding import Purpose, stream
 from esbench.publish.figures.drawing import Output
-from esbench.publish.figures.history import history_drawing
+from esbench.publish.figures.history_figure import history_drawing
 from esbench.publish.history import history
 
 COMMITS, SEEDS = 40, 8

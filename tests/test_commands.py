@@ -16,7 +16,7 @@ from PIL import Image
 import esbench
 from esbench import GenerationRecord, Stop, UsageError
 from esbench.experiment.watchers import ImportedCallback
-from esbench.publish.figures.all_figures import drawings
+from esbench.publish.figures.write_figures import drawings
 
 NUMBER: Any = 5  # no callback
 GRID = {

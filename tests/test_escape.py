@@ -9,7 +9,7 @@ from command_line import Run
 from fake_trials import edit, write_scores
 
 from esbench.core.escape import latex, markdown, printable, without_passwords
-from esbench.publish.figures.all_figures import draw
+from esbench.publish.figures.write_figures import draw
 
 NAUGHTY = "$x_{$ \x1b[31m\x07 \0 <script> | [a](b) \u202e \udc80 \r &lt; 中"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from esbench.publish.diagnosis import Diagnosis
-    from esbench.publish.figures.environment_figure import Panel
+    from esbench.publish.figures.learning_curves import Panel
     from esbench.publish.history import CellHistory
     from esbench.publish.leaderboard.entries import Entry
     from esbench.publish.leaderboard.table import LeaderboardRow
@@ -202,7 +202,7 @@ def plot(
     Examples:
         >>> esbench.plot("results/runs/quick").savefig("quick.pdf")  # doctest: +SKIP
     """
-    from esbench.publish.figures.combined import combined_figure
+    from esbench.publish.figures.write_figures import combined_figure
 
     return combined_figure(as_path("folder", folder), *drawn(algorithms, size, panels))
 
@@ -213,9 +213,9 @@ def drawn(
     panels: str | Sequence[str],
 ) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel]]:
     """The algorithms, the size and the panels that the arguments of ``plot`` mean."""
-    from esbench.publish.figures.all_figures import parse_panels
     from esbench.publish.figures.drawing import parse_size
-    from esbench.publish.figures.environment_figure import PANELS
+    from esbench.publish.figures.learning_curves import PANELS
+    from esbench.publish.figures.write_figures import parse_panels
 
     names = [name.strip() for text in texts("algorithms", algorithms) for name in text.split(",")]
     if size is not None:
@@ -264,7 +264,7 @@ def report(folder: str | Path, *, out: str | Path | None = None, title: str | No
     Examples:
         >>> esbench.report("results/runs/quick", out="report.html")  # doctest: +SKIP
     """
-    from esbench.publish.html.page import write_report
+    from esbench.publish.html.report import write_report
 
     file = None if out is None else as_path("out", out)
     return write_report(as_path("folder", folder), file, title)
@@ -292,7 +292,7 @@ def history(folders: Sequence[str | Path], *, out: str | Path | None = None) -> 
     Examples:
         >>> esbench.history(["checks"]).cells  # doctest: +SKIP
     """
-    from esbench.publish.figures.history import draw_history
+    from esbench.publish.figures.history_figure import draw_history
     from esbench.publish.history import history as past
 
     places = [as_path("folders", folder) for folder in folders]

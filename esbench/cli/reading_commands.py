@@ -152,8 +152,8 @@ def _plot(
         typer.Option("--format", help="File format (default: png and svg)."),
     ] = None,
 ) -> None:
-    from esbench.publish.figures.all_figures import draw
     from esbench.publish.figures.drawing import SUFFIXES, Output
+    from esbench.publish.figures.write_figures import draw
 
     folder = values.pop("folder")
     names, size, panels = reading.drawn(**values)

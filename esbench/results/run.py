@@ -86,6 +86,13 @@ class Run:
         return bool(self.description["spec"]["policy"] is None)
 
     @property
+    def budget(self) -> float:
+        """The steps of its budget; those spent, if all of its ``generations`` have ended it."""
+        budget, ends = self.description["spec"]["budget"], self.curve.totals["env_steps"]
+        steps = float(budget["env_steps"])
+        return min(steps, float(ends[-1])) if len(ends) == budget["generations"] else steps
+
+    @property
     def command(self) -> str:
         """The command that made the run; empty if unknown."""
         return self.description.get("command") or ""
@@ -137,11 +144,18 @@ class Run:
         """
         if statistic in self.known_scores or not self.done:
             return self.known_scores.get(statistic)
-        score = self.known_scores["mean"]
-        if score is None:
+        if self.known_scores["mean"] is None:
             return None
-        value = self._area(score) if statistic == "area" else self._tail()
+        value = self._area() if statistic == "area" else self._tail()
         return value if math.isfinite(value) else None
+
+    def mean_return(self, budget: float) -> float:
+        """The mean return in training up to a budget, which the score fills after the run's end.
+
+        It is the area under the learning curve, divided by the budget; NaN if it is not finite.
+        """
+        score = math.nan if self.score is None else self.score
+        return mean_return(self.curve.totals["env_steps"], self.curve.returns, score, budget)
 
     def first_totals(
         self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
@@ -162,16 +176,14 @@ class Run:
             )
         return self.tail
 
-    def _area(self, score: float) -> float:
-        """The mean return up to the budget, which the score fills where a run ended before it."""
+    def _area(self) -> float:
         spec = self.description["spec"]
         if self.is_agent or not spec["evaluation"]["center"]:
             raise UsageError(
                 f"{self.folder.path} has no return of the unperturbed policy during training, so "
                 "no area; expected a search with evaluation.center = true"
             )
-        ends = self.curve.totals["env_steps"]
-        return mean_return(ends, self.curve.returns, score, run_budget(spec["budget"], ends))
+        return self.mean_return(self.budget)
 
 
 def read_run(folder: TrialFolder) -> Run:
@@ -194,15 +206,6 @@ def read_run(folder: TrialFolder) -> Run:
         stopped=result.get("stopped"),
         stored=folder,
     )
-
-
-def run_budget(budget: Json, ends: Floats) -> float:
-    """The steps of a budget; those spent, if all of its ``generations`` have ended the run.
-
-    ``ends`` are the training steps so far at the end of each generation.
-    """
-    steps = float(budget["env_steps"])
-    return min(steps, float(ends[-1])) if len(ends) == budget["generations"] else steps
 
 
 def has_equal_episodes(result: Json) -> bool:

@@ -57,40 +57,24 @@ def test_the_area_of_a_run_by_hand(
     assert found == (None if area is None else pytest.approx(area))
 
 
-def test_without_returns_in_training_there_is_no_area(tmp_path: Path) -> None:
-    folder = one_trial(tmp_path, [math.nan] * 3, 1.0, evaluation={"center": False})
-    assert read_run(folder).score == 1.0
-    with pytest.raises(UsageError, match=r"evaluation\.center"):
-        read_run(folder).scored("area")
-
-
 def test_the_budget_of_a_run_of_few_generations_is_what_it_has_spent(tmp_path: Path) -> None:
     budget = {"env_steps": 1_000_000, "generations": 10}
     folder = one_trial(tmp_path, [float(n) for n in range(10)], 500.0, budget=budget)
     assert read_run(folder).scored("area") == pytest.approx(4.5)
 
 
-def test_an_agent_has_no_area(tmp_path: Path) -> None:
-    folder = one_trial(tmp_path, [1.0] * 10, 1.0)
-    edit(tmp_path, "trial.json", lambda content: content["spec"].update(policy=None))
-    with pytest.raises(UsageError, match="expected a search"):
-        read_run(folder).scored("area")
-
-
-def test_a_table_of_areas_has_the_searches_beside_an_agent(tmp_path: Path) -> None:
-    trials = make_trials(tmp_path, seeds=[0, 1], algorithms=["snes", "ars"])
-    for trial in trials:
-        write_trial(trial, make_records([1.0] * 10), 1.0)
-    for seed in (0, 1):
-        edit(
-            tmp_path / f"CartPole-v1/ars/seed-{seed}",
-            "trial.json",
-            lambda content: content["spec"].update(policy=None),
-        )
-    search, agent = score_table(tmp_path, statistic="area")
-    assert (search.algorithm, search.scores) == ("snes", (1.0, 1.0))
-    assert (agent.algorithm, agent.scores, agent.diverged) == ("ars", (), 0)
-    assert math.isnan(agent.score)
+def test_an_agent_and_a_run_without_evaluations_have_no_area(tmp_path: Path) -> None:
+    plain = one_trial(tmp_path / "a", [math.nan] * 3, 1.0, evaluation={"center": False})
+    agent = one_trial(tmp_path / "b", [1.0] * 10, 1.0, algorithms=["ars"])
+    one_trial(tmp_path / "b", [1.0] * 10, 1.0, algorithms=["snes"])
+    edit(agent.path, "trial.json", lambda content: content["spec"].update(policy=None))
+    for folder in (plain, agent):
+        assert read_run(folder).score == 1.0
+        with pytest.raises(UsageError, match=r"evaluation\.center"):
+            read_run(folder).scored("area")
+    search, other = score_table(tmp_path / "b", statistic="area")
+    assert (search.algorithm, search.scores) == ("snes", (1.0,))
+    assert (other.algorithm, other.scores, other.diverged) == ("ars", (), 0)
 
 
 def test_a_run_without_an_area_is_counted_and_named(tmp_path: Path) -> None:

@@ -49,6 +49,10 @@ def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
     # The fourth run counts as random actions, and the IQM of four leaves out the ends.
     assert row.mean_return.value == (60 + 65) / 2
     assert row.diverged == 1
+    assert any("diverged" in note for note in sheet([row]).notes)
+    (by_area,) = score_table(tmp_path / "run", statistic="area")
+    assert row.area == pytest.approx(by_area.normalized(by_area.score))
+    assert by_area.diverged == 1
     assert (row.unfinished, row.empty) == (0, 0)
 
 
@@ -83,15 +87,6 @@ def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path
     assert rows["openai_es"].reached == 3  # with the window that has stopped the runs
 
 
-def test_a_run_that_diverged_counts_in_the_area_as_in_the_table_of_areas(tmp_path: Path) -> None:
-    write_runs(tmp_path, [[20.0, math.nan, 20.0, 20.0], *[[120.0] * 4] * 3], 120.0)
-    (row,) = efficiency_table(tmp_path, {})
-    (by_area,) = score_table(tmp_path, statistic="area")
-    assert row.area == pytest.approx(by_area.normalized(by_area.score))
-    assert (row.diverged, by_area.diverged) == (1, 1)
-    assert any("diverged" in note for note in sheet([row]).notes)
-
-
 @pytest.mark.parametrize(
     ("returns", "score", "center", "cost"),
     [
@@ -108,18 +103,6 @@ def test_the_target_is_reached_by_a_return_or_by_the_final_score(
     assert (row.reached, row.costs["env_steps"], row.expected_env_steps) == (2, cost, cost)
     assert math.isnan(row.share.low)  # of two runs
     assert any("was not evaluated" in note for note in sheet([row]).notes) != center
-
-
-def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path) -> None:
-    algorithms = {"openai_es": {}, "climber": {"algorithm": "own_agents:Climber"}}
-    budget = {"env_steps": 400}
-    for trial in make_trials(tmp_path / "run", algorithms=algorithms, budget=budget):
-        write_trial(trial, make_records([20.0, 120.0, 120.0, 120.0]), 120.0)
-    areas = {
-        row.cell.algorithm: row.area for row in efficiency_table(tmp_path / "run", {}, window=1)
-    }
-    assert math.isnan(areas["climber"])
-    assert areas["openai_es"] == pytest.approx(0.75)
 
 
 def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
@@ -152,13 +135,6 @@ def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
     assert "1 trial without a training step left out." in notes
 
 
-def test_a_folder_without_a_generation_still_gives_a_row(tmp_path: Path) -> None:
-    write_trial(make_trials(tmp_path / "run")[0])
-    (row,) = efficiency_table(tmp_path / "run", {})
-    assert (row.reached, row.runs, row.empty) == (0, 0, 1)
-    assert "0 of 0" in sheet([row]).body[0]
-
-
 def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -> None:
     for name in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
         write_runs(tmp_path / "run" / name, [[20.0] * 4] * 3, environments=[name])
@@ -180,27 +156,6 @@ def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -
     (note,) = [note for note in table.notes if "no target" in note]
     assert note.startswith("Pendulum-v1: ")
     assert "--target Pendulum-v1=SCORE" in note
-
-
-def test_rows_are_sorted_by_environment_and_cost(tmp_path: Path) -> None:
-    curves = {"slow": [20.0, 20.0, 120.0, 120.0], "fast": [120.0] * 4, "never": [20.0] * 4}
-    for name, curve in curves.items():
-        algorithms = {name: {"algorithm": "openai_es"}}
-        write_runs(tmp_path / "run" / name, [curve], algorithms=algorithms)
-    rows = efficiency_table(tmp_path / "run", {}, window=1)
-    assert [row.cell.algorithm for row in rows] == ["fast", "slow", "never"]
-
-
-def test_footnotes_warn_of_few_seeds_and_name_who_made_the_rows(tmp_path: Path) -> None:
-    write_runs(tmp_path / "run", [[20.0] * 4] * 2)
-    notes = sheet(efficiency_table(tmp_path / "run", {}), window=7).notes
-    assert "mean return over 7 generations" in notes[0]
-    ten, three, made = notes[-3:]
-    assert "fewer than 10 seeds" in ten
-    assert "fewer than 3 seeds" in three
-    write_runs(tmp_path / "more", [[20.0] * 4] * 3)
-    assert "too narrow" in sheet(efficiency_table(tmp_path / "more", {}), window=7).notes[-2]
-    assert made == f"Made by: {COMMAND}"
 
 
 @pytest.mark.parametrize("limit", [None, [[0, 50], [200, 100]]])
@@ -232,23 +187,47 @@ def test_the_terminal_table_fits_80_columns(
     assert "120.0 10 of 10" in " ".join(table.split())
 
 
-def test_bad_input_is_refused(tmp_path: Path) -> None:
-    write_runs(tmp_path / "run", [[20.0] * 4])
-    for text in ("high", "CartPole-v1=", "CartPole-v1=nan", "inf", ""):
-        with pytest.raises(UsageError, match=r"--target.*expected a score"):
-            parse_targets([text])
-    with pytest.raises(UsageError, match="CartPole-v1 already has a target"):
-        parse_targets(["CartPole-v1=1", "CartPole-v1=2"])
-    with pytest.raises(UsageError, match="every environment already has a target"):
-        parse_targets(["1", "2"])
-    with pytest.raises(UsageError, match=r"--target CartPole-v0=.*did you mean 'CartPole-v1'"):
-        efficiency_table(tmp_path / "run", {"CartPole-v0": 1.0})
-    with pytest.raises(UsageError, match="--window 0"):
-        efficiency_table(tmp_path / "run", {}, window=0)
+def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path) -> None:
+    curves = {"slow": [20.0, 20.0, 20.0, 120.0], "fast": [120.0] * 4, "never": [20.0] * 4}
+    for name, curve in {**curves, "climber": [20.0, 120.0, 120.0, 120.0]}.items():
+        algorithm = "own_agents:Climber" if name == "climber" else "openai_es"
+        write_runs(tmp_path, [curve], 20.0, algorithms={name: {"algorithm": algorithm}})
+    rows = {row.cell.algorithm: row for row in efficiency_table(tmp_path, {}, window=1)}
+    assert list(rows) == ["fast", "climber", "slow", "never"]  # by their cost
+    assert math.isnan(rows["climber"].area)
+    assert rows["slow"].area == pytest.approx(0.25)
 
 
-def test_no_note_is_about_marks_that_the_table_lacks(tmp_path: Path) -> None:
-    write_runs(tmp_path, [[120.0, 120.0]])
-    notes = sheet(efficiency_table(tmp_path, {})).notes
-    assert any("have no interval" in note for note in notes)
-    assert not any("marked" in note for note in notes)
+def test_few_runs_are_named_in_footnotes_that_fit_the_table(tmp_path: Path) -> None:
+    write_runs(tmp_path / "two", [[20.0] * 4] * 2)
+    write_runs(tmp_path / "three", [[20.0] * 4] * 3)
+    write_trial(make_trials(tmp_path / "none")[0])
+    (none,) = efficiency_table(tmp_path / "none", {})
+    assert (none.reached, none.runs, none.empty) == (0, 0, 1)
+    assert "0 of 0" in sheet([none]).body[0]
+    two, three = (
+        sheet(efficiency_table(tmp_path / name, {}), window=7).notes for name in ("two", "three")
+    )
+    assert "mean return over 7 generations" in two[0]
+    ten, few, made = two[-3:]
+    assert "fewer than 10 seeds" in ten
+    assert "have no interval" in few
+    assert "marked" not in few
+    assert "too narrow" in three[-2]
+    assert made == f"Made by: {COMMAND}"
+
+
+@pytest.mark.parametrize(
+    ("targets", "window", "words"),
+    [
+        *(([text], 1, "--target.*expected a score") for text in ("high", "A=", "A=nan", "inf", "")),
+        (["CartPole-v1=1", "CartPole-v1=2"], 1, "CartPole-v1 already has a target"),
+        (["1", "2"], 1, "every environment already has a target"),
+        (["CartPole-v0=1"], 1, "--target CartPole-v0=.*did you mean 'CartPole-v1'"),
+        ([], 0, "--window 0"),
+    ],
+)
+def test_bad_input_is_refused(tmp_path: Path, targets: list[str], window: int, words: str) -> None:
+    write_runs(tmp_path, [[20.0] * 4])
+    with pytest.raises(UsageError, match=words):
+        efficiency_table(tmp_path, parse_targets(targets), window)

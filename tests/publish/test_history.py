@@ -12,7 +12,7 @@ from command_line import Run
 from fake_trials import edit, set_digest, write_scores
 
 from esbench.core.errors import UsageError
-from esbench.publish.figures.history import draw_history, history_drawing
+from esbench.publish.figures.history_figure import draw_history, history_drawing
 from esbench.publish.figures.style import style
 from esbench.publish.history import CellHistory, PastCheck, history
 

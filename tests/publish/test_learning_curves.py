@@ -14,11 +14,15 @@ from matplotlib.figure import Figure
 from esbench.core.errors import UsageError
 from esbench.core.units import format_duration, format_number
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
-from esbench.publish.figures.all_figures import draw, drawings, parse_panels
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
-from esbench.publish.figures.environment_figure import Panel, curves_drawing
-from esbench.publish.figures.learning_curves import LearningCurves, learning_curves
+from esbench.publish.figures.learning_curves import (
+    LearningCurves,
+    Panel,
+    curves_drawing,
+    learning_curves,
+)
 from esbench.publish.figures.style import STYLES, assign_styles
+from esbench.publish.figures.write_figures import draw, drawings, parse_panels
 from esbench.publish.tables.score_table import score_table
 from esbench.results.sources import read_folder
 
@@ -254,7 +258,7 @@ def test_the_axes_end_where_the_table_says(tmp_path: Path) -> None:
         records = make_records([1, 2, 3, 4], seconds=seconds)
         write_trial(trial, records, 4.0, wall_time_s=4 * seconds)
     (row,) = score_table(tmp_path)
-    assert format_duration(row.wall_time_s) == "2 min 0 s"
+    assert format_duration(row.mean_cost("wall_time_s")) == "2 min 0 s"
     steps, seconds_axes, _ = draw_figure(tmp_path).axes
     assert steps.get_xlim()[1] == pytest.approx(1.02 * row.env_steps)
     assert seconds_axes.get_xlabel() == "wall-clock time (min)"
@@ -563,7 +567,7 @@ def test_frozen_scores_come_from_the_environments_file(
         found.append(scores.solved)
         return curves_drawing(environment, shown, scores, panels)
 
-    monkeypatch.setattr("esbench.publish.figures.all_figures.curves_drawing", drawing)
+    monkeypatch.setattr("esbench.publish.figures.write_figures.curves_drawing", drawing)
     draw(tmp_path / "run")
     assert found == [475]
 

@@ -18,8 +18,8 @@ from esbench.core.json_text import Json
 from esbench.publish.figures.across import performance_profile, target_ecdf
 from esbench.publish.figures.style import STYLES
 from esbench.publish.html.charts import HEALTH_MEASURES
-from esbench.publish.html.page import render, report_contents, write_report
 from esbench.publish.html.plotly_chart import DASHES
+from esbench.publish.html.report import render, report_contents, write_report
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.results.cell import normalized_scores
 from esbench.results.sources import read_folder

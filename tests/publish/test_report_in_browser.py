@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwri
 from programs import require
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
-from esbench.publish.html.page import write_report
+from esbench.publish.html.report import write_report
 from esbench.publish.leaderboard.entries import read_leaderboard
 from esbench.publish.leaderboard.page import render
 from esbench.publish.leaderboard.table import leaderboard_rows

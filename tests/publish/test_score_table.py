@@ -462,7 +462,7 @@ def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; "
         "from esbench.publish.tables import score_table; "
-        "import esbench.publish.figures.all_figures, esbench.publish.tables.efficiency_table; "
+        "import esbench.publish.tables.efficiency_table; "
         "rows = score_table.score_table(Path(sys.argv[1])); "
         "notes = score_table.sheet(rows).notes; "
         "assert any('IQM 0.' in note for note in notes) and rows[0].standing == 'best'; "

@@ -14,8 +14,8 @@ from matplotlib.collections import LineCollection
 from scipy.stats import trim_mean
 
 from esbench.core.errors import UsageError
-from esbench.publish.figures.sweeps import sweep_drawing, sweep_figures
-from esbench.publish.html.page import report_contents
+from esbench.publish.figures.sweep_figure import sweep_drawing, sweep_figures
+from esbench.publish.html.report import report_contents
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.results.sources import read_folder
 

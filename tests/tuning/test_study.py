@@ -17,7 +17,12 @@ from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
-from esbench.publish.figures.tuning import draw_tuning, last_score, lowest_shown, tuning_drawing
+from esbench.publish.figures.tuning_figure import (
+    draw_tuning,
+    last_score,
+    lowest_shown,
+    tuning_drawing,
+)
 from esbench.tuning.open import open_studies
 from esbench.tuning.pruning import RUNGS
 from esbench.tuning.study import Search, Study

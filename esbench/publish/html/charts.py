@@ -23,7 +23,7 @@ from esbench.publish.figures.learning_curves import (
     smallest_decade,
 )
 from esbench.publish.figures.style import Style
-from esbench.publish.figures.sweeps import sweep_figures
+from esbench.publish.figures.sweep_figure import sweep_figures
 from esbench.publish.html.plotly_chart import make_chart
 from esbench.results.cell import Cell
 from esbench.results.statistics.curves import GENERATION_POINTS, TARGETS, generation_curve

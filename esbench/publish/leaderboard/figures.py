@@ -17,7 +17,7 @@ from esbench.core.units import counted
 from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell
 from esbench.publish.figures.across import across_drawing, profile_of
 from esbench.publish.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
-from esbench.publish.figures.environment_figure import SHARES
+from esbench.publish.figures.learning_curves import SHARES
 from esbench.publish.figures.style import MARK, Style, assign_styles
 from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import QUANTILES, Entry

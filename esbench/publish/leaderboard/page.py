@@ -14,7 +14,7 @@ from esbench.core.arrays import Floats
 from esbench.core.json_text import Json
 from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import format_duration, format_number, format_steps
-from esbench.publish.html.page import template
+from esbench.publish.html.report import template
 from esbench.publish.leaderboard.entries import QUANTILES, Entry
 from esbench.publish.leaderboard.table import LeaderboardRow, leaderboard_sheet, settings_words
 from esbench.publish.tables.render_table import TEXTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -17,8 +17,15 @@ from esbench.core.json_text import as_text
 from esbench.core.settings import Table
 from esbench.core.units import NONE, counted, format_number
 from esbench.grids.trial_spec import flatten
-from esbench.publish.tables import render_table
-from esbench.publish.tables.render_table import Column, Sheet, interval_text, records, texts
+from esbench.publish.tables.render_table import (
+    Column,
+    Sheet,
+    as_latex,
+    as_markdown,
+    interval_text,
+    records,
+    texts,
+)
 from esbench.publish.tables.table_notes import FEW_SEEDS, NARROW_BELOW, SEED_SCORES, TAIL
 from esbench.results.cell import (
     Cell,
@@ -54,17 +61,22 @@ LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per
 @final
 @dataclass(frozen=True)
 class Pair:
-    """Two algorithms in one environment; ``p_value`` has Holm's correction over all pairs.
+    """Two cells of one environment; ``p_value`` has Holm's correction over all pairs."""
 
-    ``tails`` are means over seeds of the mean of the worst 10 % of held-out episodes, or NaN.
-    """
-
-    environment: str
-    first_name: str
-    second_name: str
+    first: Cell
+    second: Cell
     comparison: Comparison
     p_value: float
-    tails: tuple[float, float]
+
+    @property
+    def environment(self) -> str:
+        """The environment of both cells."""
+        return self.first.environment
+
+    @property
+    def tails(self) -> tuple[float, float]:
+        """Means over seeds of the mean of the worst 10 % of held-out episodes, or NaN."""
+        return self.first.tail, self.second.tail
 
 
 @final
@@ -85,63 +97,6 @@ class Sides:
     notes: tuple[str, ...]
 
 
-def _score(of: tuple[float, int]) -> str:
-    return f"{format_number(of[0])}\n({of[1]})"
-
-
-def _estimate(estimate: Estimate, write: Callable[[float], str]) -> str:
-    """A number above its interval."""
-    below = interval_text((estimate.low, estimate.high), write)
-    return write(estimate.value) if below == NONE else f"{write(estimate.value)}\n{below}"
-
-
-def _columns_of_side(side: Literal[0, 1]) -> tuple[Column[Pair], ...]:
-    key, place = "ab"[side], attrgetter(("comparison.first", "comparison.second")[side])
-    return (
-        Column(key, attrgetter(("first_name", "second_name")[side])),
-        Column(f"{key}_score", place),
-        Column(f"{key}_tail", lambda pair: pair.tails[side]),
-        Column(f"{key}_seeds", lambda pair: pair.comparison.runs[side]),
-        Column(
-            "",
-            lambda pair: (place(pair), pair.comparison.runs[side]),
-            f"{key.upper()} (seeds)",
-            _score,
-        ),
-    )
-
-
-def _columns_of_estimate(
-    key: str, heading: str, write: Callable[[float], str]
-) -> tuple[Column[Pair], ...]:
-    of = attrgetter(f"comparison.{key}")
-    return (
-        Column(key, lambda pair: of(pair).value),
-        Column(f"{key}_low", lambda pair: of(pair).low),
-        Column(f"{key}_high", lambda pair: of(pair).high),
-        Column("", of, heading, partial(_estimate, write=write)),
-    )
-
-
-COLUMNS: Final[tuple[Column[Pair], ...]] = (
-    Column("environment", heading="Environment"),
-    *_columns_of_side(0),
-    *_columns_of_side(1),
-    *_columns_of_estimate("difference", "A - B", format_number),
-    *_columns_of_estimate("improvement", "P(A > B)", "{:.2f}".format),
-    Column("p_value", None, "p", "{:.2g}".format),
-    Column(
-        "effect_size",
-        lambda pair: pair.comparison.effect_size,
-        "g",
-        lambda g: NONE if math.isnan(g) else f"{g:+.2f}",
-    ),
-    Column(
-        "", lambda pair: pair.tails, "Tails", lambda tails: ",\n".join(map(format_number, tails))
-    ),
-)
-
-
 def compare_sides(
     first: str, second: str, root: Path | None = None, statistic: EpisodeStatistic = "mean"
 ) -> Sides:
@@ -156,10 +111,7 @@ def compare_sides(
         UsageError: a folder or an algorithm does not exist, a trial is not readable or has no tail,
             or the sides share no environment.
     """
-    ours, theirs = (
-        [replace(cell, statistic=statistic) for cell in _side(name, root)]
-        for name in (first, second)
-    )
+    ours, theirs = _side(first, root), _side(second, root)
     require_within_budget([*ours, *theirs])
     require_distinct_seeds([*ours, *theirs])
     matched = _matched(ours, theirs)
@@ -171,15 +123,16 @@ def compare_sides(
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"
         )
-    scores = [_scores(a, b, statistic) for a, b in matched]
-    comparisons = [compare(mine, other) for mine, other in scores]
+    scored = [_scored(pair, statistic) for pair in matched]
+    comparisons = [compare(a.scores, b.scores) for a, b in scored]
     pairs = tuple(
-        Pair(a.environment, a.name, b.name, comparison, float(p), (a.tail, b.tail))
-        for (a, b), comparison, p in zip(matched, comparisons, adjusted(comparisons), strict=True)
+        Pair(a, b, comparison, float(p))
+        for (a, b), comparison, p in zip(scored, comparisons, adjusted(comparisons), strict=True)
     )
-    across = _across(matched, scores)
-    notes = _notes(ours, theirs, matched, pairs)
-    return Sides(first, second, statistic, pairs, across, notes)
+    left_out = [cell for cell in (*ours, *theirs) if not any(cell in pair for pair in matched)]
+    common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
+    notes = [*_cautions(pairs), *_left_out_notes(left_out, common), *_settings_notes(pairs)]
+    return Sides(first, second, statistic, pairs, _across(pairs), tuple(notes))
 
 
 def _paths(cell: Cell) -> set[Path]:
@@ -202,6 +155,60 @@ def outcome(sides: Sides) -> str:
     return f"{sides.first} is {'better' if better else 'worse'} than {sides.second}{end}"
 
 
+def _seeds(of: tuple[float, int]) -> str:
+    return f"{format_number(of[0])}\n({of[1]})"
+
+
+def _estimate(estimate: Estimate, write: Callable[[float], str]) -> str:
+    """A number above its interval."""
+    below = interval_text((estimate.low, estimate.high), write)
+    return write(estimate.value) if below == NONE else f"{write(estimate.value)}\n{below}"
+
+
+def _side_columns(key: str, heading: str, side: Literal[0, 1]) -> list[Column[Pair]]:
+    name = ("first", "second")[side]
+    score = attrgetter(f"comparison.{name}")
+    return [
+        Column(key, attrgetter(f"{name}.name")),
+        Column(f"{key}_score", score),
+        Column(f"{key}_tail", attrgetter(f"{name}.tail")),
+        Column(f"{key}_seeds", lambda pair: pair.comparison.runs[side]),
+        Column(
+            "",
+            lambda pair: (score(pair), pair.comparison.runs[side]),
+            f"{key.upper()} (seeds)",
+            _seeds,
+        ),
+    ]
+
+
+def _estimate_columns(key: str, heading: str, write: Callable[[float], str]) -> list[Column[Pair]]:
+    place = f"comparison.{key}"
+    ends = [Column(f"{key}_{end}", attrgetter(f"{place}.{end}")) for end in ("low", "high")]
+    shown = Column("", attrgetter(place), heading, partial(_estimate, write=write))
+    return [Column(key, attrgetter(f"{place}.value")), *ends, shown]
+
+
+def _signed(value: float) -> str:
+    return NONE if math.isnan(value) else f"{value:+.2f}"
+
+
+def _both(tails: tuple[float, float]) -> str:
+    return ",\n".join(map(format_number, tails))
+
+
+COLUMNS: Final[tuple[Column[Pair], ...]] = (
+    Column("environment", heading="Environment"),
+    *_side_columns("a", "A (seeds)", 0),
+    *_side_columns("b", "B (seeds)", 1),
+    *_estimate_columns("difference", "A - B", format_number),
+    *_estimate_columns("improvement", "P(A > B)", "{:.2f}".format),
+    Column("p_value", None, "p", "{:.2g}".format),
+    Column("effect_size", attrgetter("comparison.effect_size"), "g", _signed),
+    Column("", attrgetter("tails"), "Tails", _both),
+)
+
+
 def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     """The comparison as a table with its footnotes.
 
@@ -214,7 +221,7 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     body = [[write[name](pair) for name in header] for pair in sides.pairs]
     for cells, pair in zip(body, sides.pairs, strict=True):
         if names.count(pair.environment) > 1:
-            cells[0] = f"{pair.environment} {pair.first_name}"
+            cells[0] = f"{pair.environment} {pair.first.name}"
     if sides.across is not None:
         difference, improvement = sides.across
         across = {
@@ -223,30 +230,30 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
             "P(A > B)": _estimate(improvement, "{:.2f}".format),
         }
         body.append([across.get(name, "") for name in header])
-    of_what = f" of {SEED_SCORES[sides.statistic]}"
     several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
     columns = (
-        f"Scores: interquartile means over seeds{of_what}. "
+        f"Scores: interquartile means over seeds of {SEED_SCORES[sides.statistic]}. "
         "Interval of A - B: 95 % percentile bootstrap over seeds. "
         "P(A > B): the probability that a run of A beats a run of B, a tie counts half, with its "
         "95 % interval by Newcombe (2006). "
         f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
     )
-    notes = [columns, *[f"Tails: of A and B. {TAIL}"] * tail, *sides.notes]
-    return Sheet(header, body, notes)
+    return Sheet(header, body, [columns, *[f"Tails: of A and B. {TAIL}"] * tail, *sides.notes])
 
 
 def export_comparison(sides: Sides, format_: str) -> str:
     """A comparison as markdown, latex, csv or json; the last two in full precision."""
-    match format_:
-        case "markdown":
-            return as_markdown(sides)
-        case "latex":
-            return as_latex(sides)
-        case "csv":
-            return comparison_frame(sides).to_csv(index=False)
-        case _:
-            return as_json(sides)
+    if format_ == "csv":
+        return comparison_frame(sides).to_csv(index=False)
+    if format_ == "json":
+        return _as_json(sides)
+    tail = any(not math.isnan(tail) for pair in sides.pairs for tail in pair.tails)
+    shown, head = sheet(sides, tail=tail), f"A: {sides.first}; B: {sides.second}"
+    if format_ == "latex":
+        notes = [f"{head}. {outcome(sides)}.", *shown.notes]
+        return as_latex(replace(shown, notes=notes))
+    table, _, below = as_markdown(shown).partition("\n\n")
+    return "\n\n".join([head, table, f"{outcome(sides)}.", below])
 
 
 def comparison_frame(sides: Sides) -> pd.DataFrame:
@@ -258,31 +265,21 @@ def comparison_frame(sides: Sides) -> pd.DataFrame:
     return frame
 
 
-def as_markdown(sides: Sides) -> str:
-    """The comparison as Markdown."""
-    shown = sheet(sides, tail=_has_tails(sides))
-    table, _, notes = render_table.as_markdown(shown).partition("\n\n")
-    return "\n\n".join([_head(sides), table, f"{outcome(sides)}.", notes])
-
-
-def as_latex(sides: Sides) -> str:
-    """The comparison as LaTeX; sides and outcome are notes."""
-    shown = sheet(sides, tail=_has_tails(sides))
-    notes = [f"{_head(sides)}. {outcome(sides)}.", *shown.notes]
-    return render_table.as_latex(Sheet(shown.header, shown.body, notes))
-
-
-def as_json(sides: Sides) -> str:
-    """The comparison as JSON in full precision; NaN is null."""
-    return as_text(asdict(sides) | {"outcome": outcome(sides)})
-
-
-def _head(sides: Sides) -> str:
-    return f"A: {sides.first}; B: {sides.second}"
-
-
-def _has_tails(sides: Sides) -> bool:
-    return any(not math.isnan(tail) for pair in sides.pairs for tail in pair.tails)
+def _as_json(sides: Sides) -> str:
+    """The comparison in full precision; NaN is null."""
+    pairs = [
+        {
+            "environment": pair.environment,
+            "first_name": pair.first.name,
+            "second_name": pair.second.name,
+            "comparison": asdict(pair.comparison),
+            "p_value": pair.p_value,
+            "tails": pair.tails,
+        }
+        for pair in sides.pairs
+    ]
+    across = sides.across and list(map(asdict, sides.across))
+    return as_text(vars(sides) | {"pairs": pairs, "across": across, "outcome": outcome(sides)})
 
 
 def _side(name: str, root: Path | None) -> list[Cell]:
@@ -327,66 +324,62 @@ def _contents(side: Sequence[Cell]) -> str:
     return ", ".join(cell.title for cell in side)
 
 
-def _scores(
-    mine: Cell, other: Cell, statistic: EpisodeStatistic
-) -> tuple[list[float], list[float]]:
-    first, second = seed_scores([mine, other], statistic)
-    for cell, scores in ((mine, first), (other, second)):
-        if not scores:
+def _scored(pair: tuple[Cell, Cell], statistic: EpisodeStatistic) -> tuple[Cell, Cell]:
+    """Two cells with their scores; UsageError if one has none."""
+    first, second = (
+        replace(cell, statistic=statistic, scores=tuple(scores))
+        for cell, scores in zip(pair, seed_scores(pair, statistic), strict=True)
+    )
+    for cell in (first, second):
+        if not cell.scores:
             what = "score" if statistic == "mean" else statistic
-            raise UsageError(f"{_contents([cell])} has no finished trial with a finite {what}")
+            raise UsageError(f"{cell.title} has no finished trial with a finite {what}")
     return first, second
 
 
-def _across(
-    matched: Sequence[tuple[Cell, Cell]], scores: Sequence[tuple[list[float], list[float]]]
-) -> tuple[Estimate, Estimate] | None:
-    pairs = Counter(cell.environment for cell, _ in matched)
-    comparable = len(pairs) > 1 and len({*pairs.values()}) == 1
-    if not comparable or not all(cell.has_scale for cell, _ in matched):
+def _across(pairs: Sequence[Pair]) -> tuple[Estimate, Estimate] | None:
+    counts = Counter(pair.environment for pair in pairs)
+    comparable = len(counts) > 1 and len({*counts.values()}) == 1
+    if not comparable or not all(pair.first.has_scale for pair in pairs):
         return None
     first, second = (
-        [
-            [cell.normalized(score) for score in pair[side]]
-            for (cell, _), pair in zip(matched, scores, strict=True)
-        ]
-        for side in (0, 1)
+        [[*map(pair.first.normalized, cell.scores)] for pair, cell in zip(pairs, side, strict=True)]
+        for side in ([pair.first for pair in pairs], [pair.second for pair in pairs])
     )
     return compare_across(first, second)
 
 
-def _notes(
-    ours: Sequence[Cell],
-    theirs: Sequence[Cell],
-    matched: Sequence[tuple[Cell, Cell]],
-    pairs: Sequence[Pair],
-) -> tuple[str, ...]:
+def _cautions(pairs: Sequence[Pair]) -> list[str]:
+    """Few or unequal seeds, and runs that are left out or diverged."""
     notes = []
-    fewest = min(min(pair.comparison.runs) for pair in pairs)
-    if fewest < FEW_SEEDS:
+    runs = [pair.comparison.runs for pair in pairs]
+    if min(map(min, runs)) < FEW_SEEDS:
         notes.append(f"Fewer than {FEW_SEEDS} seeds on a side: small differences may be chance.")
-    if any(MIN_RUNS <= min(pair.comparison.runs) < NARROW_BELOW for pair in pairs):
+    if any(MIN_RUNS <= min(both) < NARROW_BELOW for both in runs):
         notes.append(
             f"With fewer than {NARROW_BELOW} seeds the intervals are too narrow: with 3 they "
             "cover about 80 % instead of 95 %."
         )
-    if any(pair.comparison.runs == (3, 3) for pair in pairs):
+    if (3, 3) in runs:
         notes.append("With 3 seeds on each side p is at least 0.1.")
-    if any(len(set(pair.comparison.runs)) > 1 for pair in pairs):
+    if any(ours != theirs for ours, theirs in runs):
         notes.append(
             "Unequal numbers of seeds: the interquartile means discard different shares of the "
             "scores, so they differ if scores are skewed. The test and g use plain means."
         )
-    paired = [cell for pair in matched for cell in pair]
-    runs = sum(sum(pair.comparison.runs) for pair in pairs)
-    if unfinished := sum(len(cell.runs) for cell in paired) - runs:
+    paired = [cell for pair in pairs for cell in (pair.first, pair.second)]
+    if unfinished := sum(len(cell.runs) - len(cell.scores) for cell in paired):
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
     if diverged := sum(cell.diverged for cell in paired):
         known = all(cell.frozen.random for cell in paired)
         worst = "its own side and the random policy" if known else "both sides"
         notes.append(f"{counted(diverged, 'run')} diverged, counted as the worst of {worst}.")
-    common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
-    left_out = [cell for cell in (*ours, *theirs) if cell not in paired]
+    return notes
+
+
+def _left_out_notes(left_out: Sequence[Cell], common: Collection[tuple[str, ...]]) -> list[str]:
+    """The cells without a partner; ``common`` are the labels that both sides have."""
+    notes = []
     if alone := [cell for cell in left_out if cell.labels not in common]:
         notes.append(f"On one side only, not compared: {_contents(alone)}.")
     if unequal := [cell for cell in left_out if cell.labels in common]:
@@ -394,21 +387,25 @@ def _notes(
             "Not compared, because a side has several rows of this name and none on the other side "
             f"has equal settings: {_contents(unequal)}."
         )
-    for first, second in matched:
-        if settings := _differences(first, second):
+    return notes
+
+
+def _settings_notes(pairs: Sequence[Pair]) -> list[str]:
+    notes, names = [], [pair.environment for pair in pairs]
+    for pair in pairs:
+        if settings := _differences(pair.first, pair.second):
             rest = len(settings) - MOST_DIFFERENCES
             listed = "; ".join(settings[:MOST_DIFFERENCES]) + (f"; and {rest} more" * (rest > 0))
-            several = sum(cell.environment == first.environment for cell, _ in matched) > 1
-            where = f"{first.environment} {first.name}" if several else first.environment
+            several = names.count(pair.environment) > 1
+            where = f"{pair.environment} {pair.first.name}" if several else pair.environment
             notes.append(f"{where}: A and B differ in {listed}.")
-    return tuple(notes)
+    return notes
 
 
 def _differences(first: Cell, second: Cell) -> list[str]:
     """The settings that differ, without those of an algorithm or policy with different labels."""
-    labels = [dict(zip(PARTS, cell.labels, strict=True)) for cell in (first, second)]
     ours, theirs = (flatten(cell.spec) for cell in (first, second))
-    named = [part for part in ("algorithm", "policy") if labels[0][part] != labels[1][part]]
+    named = [name for name, a, b in zip(PARTS, first.labels, second.labels, strict=True) if a != b]
     agents = ["policy"] if first.is_agent or second.is_agent else []  # of the agent's own
     ignored = (*(f"{part}." for part in named), *agents, "seed", "environment.id")
     keys = dict.fromkeys([*ours, *theirs])

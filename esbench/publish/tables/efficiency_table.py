@@ -32,12 +32,11 @@ from esbench.publish.tables.render_table import (
 )
 from esbench.publish.tables.table_notes import command_notes, seeds_notes, settings_notes
 from esbench.results.cell import Cell
-from esbench.results.run import COSTS, Run, run_budget
+from esbench.results.run import COSTS, Run
 from esbench.results.sources import read_folder
 from esbench.results.statistics.curves import (
     WINDOW,
     expected_running_time,
-    mean_return,
     median_total,
     share_interval,
 )
@@ -246,15 +245,9 @@ def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> l
 
 def _common_budget(group: Sequence[Cell], runs: Sequence[Sequence[Run]]) -> float:
     """The smallest budget of the searches and their runs; NaN if there is none."""
-    ends: list[float] = []
-    for cell, members in zip(group, runs, strict=True):
-        if not cell.is_agent:
-            budget = cell.spec["budget"]
-            ends.append(budget["env_steps"])
-            ends += [
-                run_budget(budget, run.curve.totals["env_steps"]) for run in members if run.done
-            ]
-    return float(min(ends, default=math.nan))
+    ends = [cell.budget for cell in group if not cell.is_agent]
+    done = [run.budget for own in runs for run in own if run.done and not run.is_agent]
+    return float(min([*ends, *done], default=math.nan))
 
 
 def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: int) -> Efficiency:
@@ -286,17 +279,12 @@ def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: 
 def _mean_returns(runs: Sequence[Run], budget: float) -> list[float | None]:
     """The mean return of each run of a search; None if it is not finite.
 
-    The score fills the rest of the budget of a run that ended before it. A run that is not done
-    counts only if it has spent the budget.
+    A run that is not done counts only if it has spent the budget.
     """
-    means: list[float | None] = []
-    for run in runs:
-        spent = run.curve.totals["env_steps"]
-        if not run.is_agent and (run.done or spent[-1] >= budget):
-            score = math.nan if run.score is None else run.score
-            mean = mean_return(spent, run.curve.returns, score, budget)
-            means.append(mean if math.isfinite(mean) else None)
-    return means
+    searches = [run for run in runs if not run.is_agent]
+    spent = [r for r in searches if r.done or r.curve.totals["env_steps"][-1] >= budget]
+    means = [run.mean_return(budget) for run in spent]
+    return [mean if math.isfinite(mean) else None for mean in means]
 
 
 def _iqm_with_interval(means: Sequence[float | None], cell: Cell) -> Estimate:

@@ -1,19 +1,29 @@
-"""All figures of an output folder."""
+"""All figures of an output folder, as files or as one figure for a notebook."""
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import final
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from esbench.core.errors import UsageError, unknown
 from esbench.core.files import safe_name
 from esbench.publish.figures import across
-from esbench.publish.figures.drawing import DEFAULT_OUTPUT, Drawing, Output
-from esbench.publish.figures.environment_figure import PANELS, Panel, curves_drawing
-from esbench.publish.figures.learning_curves import learning_curves, shared_scores
-from esbench.publish.figures.style import assign_styles
-from esbench.publish.figures.sweeps import sweep_drawing, sweep_figures
+from esbench.publish.figures.drawing import DEFAULT_OUTPUT, DPI, Drawing, Output, Size, wrap_texts
+from esbench.publish.figures.learning_curves import (
+    PANELS,
+    Panel,
+    curves_drawing,
+    learning_curves,
+    shared_scores,
+)
+from esbench.publish.figures.style import assign_styles, style
+from esbench.publish.figures.sweep_figure import sweep_drawing, sweep_figures
 from esbench.results.cell import Cell, cells_named
 from esbench.results.sources import read_folder
 
@@ -85,3 +95,35 @@ def drawings(
 
 def _environment(cell: Cell) -> str:
     return cell.environment
+
+
+@final
+class CombinedFigure(Figure):
+    """A figure that displays itself in a notebook, although pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        with style():
+            self.savefig(buffer, format="png", dpi=DPI)
+        return buffer.getvalue()
+
+
+def combined_figure(
+    root: Path,
+    algorithms: Sequence[str] = (),
+    size: Size | None = None,
+    panels: Sequence[Panel] = PANELS,
+) -> CombinedFigure:
+    """The figures of ``draw`` below each other, each of the given size; UsageError as there."""
+    parts = list(drawings(root, algorithms, panels).values())
+    sizes = [part.size(size) for part in parts]
+    widths, heights = zip(*sizes, strict=True)
+    with style():
+        figure = CombinedFigure(figsize=(max(widths), sum(heights)), layout="constrained")
+        FigureCanvasAgg(figure)
+        places = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False).flat
+        for place, part, own in zip(places, parts, sizes, strict=True):
+            part.fill(place, own)
+        wrap_texts(figure)
+        figure.draw_without_rendering()  # ticks take their style when they are first drawn
+    return figure
