@@ -1,4 +1,7 @@
-from .algorithms.base import register_algorithm
+from .agents.agent import register_agent
+from .agents.agent_checker import check_agent
+from .algorithms.algorithm_checker import check_algorithm
+from .algorithms.base import Algorithm, register_algorithm
 from .app.api import (
     list_agents,
     list_algorithms,
@@ -56,7 +59,7 @@ from .experiment.watchers import (
 )
 from .grids.environment_files import register_environment
 from .integrations.ray_engine import RayEngine
-from .integrations.trackers.base import (
+from .integrations.trackers.tracker import (
     Tracker,
     register_tracker,
 )
@@ -73,6 +76,7 @@ from .results.data_frames import (
 from .store.generation_record import GenerationRecord
 
 __all__ = [
+    "Algorithm",
     "Backend",
     "Behavior",
     "EsbenchError",
@@ -86,6 +90,8 @@ __all__ = [
     "UsageError",
     "baseline",
     "check",
+    "check_agent",
+    "check_algorithm",
     "check_environment",
     "check_policy",
     "compare",
@@ -108,6 +114,7 @@ __all__ = [
     "merge",
     "plan",
     "plot",
+    "register_agent",
     "register_algorithm",
     "register_backend",
     "register_behavior",

@@ -19,7 +19,7 @@ from esbench.grids import environment_files
 from esbench.grids.environment_files import ENVIRONMENTS
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
-from esbench.integrations.trackers.base import TRACKERS
+from esbench.integrations.trackers.tracker import TRACKERS
 from esbench.policies.policy import POLICIES
 
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
-from fake_fleet import result_of
+from fake_fleet import FakeFleet, result_of
 
-from esbench.engine.coordinator import Fleet, NodeAnswered, NodeJoined, PlayingNode, PoolEvent
-from esbench.engine.jobs import EpisodeResult, Job, Task
-from esbench.engine.node_player import REPORT_SECONDS, STEP_SECONDS, Exchange, Report
+from esbench.engine.engine import Joined, Node
+from esbench.engine.jobs import EpisodeResult, Task
+from esbench.engine.node_player import REPORT_SECONDS, STEP_SECONDS, Configured, Exchange, Report
 from esbench.engine.worker_pool import DEFAULT_SLOTS
 
 NEVER: Final = float("inf")
@@ -18,24 +18,25 @@ ROUNDING: Final = 1e-9
 
 
 @final
-class DelayedNode(PlayingNode):
+class DelayedNode(Node):
     """Workers with slots: the episodes that are played share them evenly."""
 
-    def __init__(self, fleet: DelayedFleet, workers: int, slots: int, episode_s: float) -> None:
-        self.host, self.workers = "delayed", workers
+    def __init__(self, fleet: DelayedFleet, cores: int, slots: int, episode_s: float) -> None:
+        self.name, self.cores = "delayed", cores
         self.messages: deque[tuple[float, Exchange]] = deque()
-        self._fleet, self._slots, self._episode_s = fleet, workers * slots, episode_s
+        self._fleet, self._slots, self._episode_s = fleet, cores * slots, episode_s
         self._number = self._abandoned = 0
         self._queue: dict[Task, None] = {}
         self._left: dict[Task, float] = {}  # of the episodes that are played: seconds of a worker
         self._now = self._free = 0.0  # until when it has played; since when it has no message
         self._answer: tuple[float, Report] | None = None
 
-    def exchange(self, message: Exchange) -> None:
-        self.messages.append((self._fleet.now + self._fleet.delay, message))
-
-    def abandon(self, number: int) -> None:
-        self._abandoned = number
+    def call(self, method: str, *arguments: Any, shared: Any = None, aside: bool = False) -> None:
+        (argument,) = arguments
+        if method == "exchange":
+            self.messages.append((self._fleet.now + self._fleet.delay, argument))
+            return
+        self._abandoned = argument
         heard = self._fleet.now + self._fleet.delay + STEP_SECONDS
         if self._answer is not None and heard < self._free:
             self._free = heard
@@ -90,7 +91,7 @@ class DelayedNode(PlayingNode):
     @property
     def _rate(self) -> float:
         """The workers that each episode has."""
-        return min(1.0, self.workers / len(self._left))
+        return min(1.0, self.cores / len(self._left))
 
     @property
     def _next_end(self) -> float:
@@ -112,26 +113,23 @@ class DelayedNode(PlayingNode):
 
 
 @final
-class DelayedFleet(Fleet):
+class DelayedFleet(FakeFleet):
     """Nodes of the same speed; a message takes ``delay`` seconds each way."""
 
     def __init__(
-        self, nodes: int, workers: int, episode_s: float, delay: float, slots: int = DEFAULT_SLOTS
+        self, nodes: int, cores: int, episode_s: float, delay: float, slots: int = DEFAULT_SLOTS
     ) -> None:
         self.now, self.delay = 0.0, delay
-        self.nodes = [DelayedNode(self, workers, slots, episode_s) for _ in range(nodes)]
-        self._joining: list[PoolEvent] = [NodeJoined(node) for node in self.nodes]
+        self.nodes = [DelayedNode(self, cores, slots, episode_s) for _ in range(nodes)]
+        self._joining = [(node, event) for node in self.nodes for event in (Joined(), Configured())]
 
-    def begin(self, number: int, job: Job) -> None:
-        """The job is not needed."""
-
-    def events(self, seconds: float) -> Sequence[PoolEvent]:
+    def take(self) -> Sequence[tuple[Node, object]]:
         joining, self._joining = self._joining, []
         if joining:
             return joining
         node = min(self.nodes, key=lambda node: node.next_time)
-        if node.next_time > self.now + seconds:
-            self.now += seconds
+        if node.next_time > self.now + self.patience:
+            self.now += self.patience
             return []
         self.now = max(self.now, node.next_time)
-        return [NodeAnswered(node, node.take())]
+        return [(node, node.take())]

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-from esbench.engine.servers import Arrival, Lost, Node, Nodes
+from esbench.engine.engine import Joined, Lost, Node, Nodes
 from esbench.experiment.trial_server import TrialServer
 
 
@@ -20,10 +20,12 @@ class LocalNode(Node):
         self.places: set[int] = set()  # that were given work
         self._cluster = cluster
         self._server = TrialServer()
-        threading.Thread(target=self._pass_on, daemon=True).start()
 
-    def call(self, method: str, *arguments: Any) -> None:
+    def call(self, method: str, *arguments: Any, shared: Any = None, aside: bool = False) -> None:
         """Call a method of the server."""
+        if aside:
+            threading.Thread(target=self._receive, daemon=True).start()
+            return
         if method == "assign":
             self.places.add(arguments[0])
         if not self.is_lost:
@@ -36,9 +38,8 @@ class LocalNode(Node):
         while self._server._children:
             time.sleep(0.01)
 
-    def _pass_on(self) -> None:
-        while not self.is_lost:
-            self._cluster.post(self, self._server.receive())
+    def _receive(self) -> None:
+        self._cluster.post(self, self._server.receive())
 
 
 @final
@@ -49,15 +50,14 @@ class LocalNodes(Nodes):
         self.all: list[LocalNode] = []
         self.code: dict[str, str] = {}  # the user code of the last grid
         self._cores = cores
-        self._new: list[LocalNode] = []
-        self._arrived: deque[tuple[LocalNode, Sequence[Arrival] | Lost]] = deque()
+        self._arrived: deque[tuple[LocalNode, object]] = deque()
         self._changed = threading.Condition()
 
     def add(self) -> LocalNode:
         """Let another node join."""
         node = LocalNode(self, f"node-{len(self.all)}", self._cores)
         self.all.append(node)
-        self._new.append(node)
+        self.post(node, Joined())
         return node
 
     def lose(self, node: LocalNode) -> None:
@@ -73,7 +73,7 @@ class LocalNodes(Nodes):
         self.close()
         for number in range(len(self.all)):
             self.all[number] = LocalNode(self, f"node-{number}", self._cores)
-        self._new = list(self.all)
+            self.post(self.all[number], Joined())
 
     def close(self) -> None:
         """End all processes."""
@@ -81,8 +81,8 @@ class LocalNodes(Nodes):
             node.is_lost = True
             node.kill_processes()
 
-    def post(self, node: LocalNode, arrived: Sequence[Arrival]) -> None:
-        """Take messages of a node."""
+    def post(self, node: LocalNode, arrived: object) -> None:
+        """Take an event of a node."""
         with self._changed:
             if not node.is_lost:
                 self._arrived.append((node, arrived))
@@ -97,10 +97,8 @@ class LocalNodes(Nodes):
         """Every node has its server already, and all have the same files."""
         self.code = dict(code)
 
-    def joined(self) -> Sequence[LocalNode]:
-        """The nodes that are new."""
-        new, self._new = self._new, []
-        return new
+    def share(self, value: object) -> Any:
+        """Trials share nothing."""
 
     def wait(self, seconds: float) -> None:
         """Wait for messages."""
@@ -108,8 +106,8 @@ class LocalNodes(Nodes):
             if not self._arrived:
                 self._changed.wait(seconds)
 
-    def take(self) -> Sequence[tuple[LocalNode, Sequence[Arrival] | Lost]]:
-        """All messages that have arrived."""
+    def take(self) -> Sequence[tuple[LocalNode, object]]:
+        """All events that have arrived."""
         with self._changed:
             found, self._arrived = list(self._arrived), deque()
         return found

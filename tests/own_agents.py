@@ -66,3 +66,20 @@ class Moves(Predictor):
         """Move to the root."""
         os.chdir("/")
         return super().train(env, env_steps, seed)
+
+
+class Outside(Predictor):
+    """An agent whose policy chooses an action that the environment lacks."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Take no step."""
+        return lambda _: 7
+
+
+class Unseeded(Predictor):
+    """An agent whose policy does not depend on its seed."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Take no step."""
+        weights = np.random.default_rng().normal(size=4)
+        return lambda observation: int(observation @ weights > 0)

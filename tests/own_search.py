@@ -173,16 +173,6 @@ class Draws(Rebinding):
 
 
 @final
-class Unstorable(Rebinding):
-    """Its state is ``content``."""
-
-    content: Any = None
-
-    def _state_dict(self) -> State:
-        return self.content
-
-
-@final
 class AsksAnArray(Rebinding):
     def _ask(self) -> Any:
         return np.zeros((4, 3))
@@ -197,10 +187,12 @@ class Unfinished(Algorithm[SampledPopulation]):
     """Has no _ask."""
 
 
+@final
 class Unfit(Rebinding):
-    """Leaves an attribute with a value that the test chooses."""
+    """Leaves an attribute with a value that the test chooses; its state is ``content``."""
 
     deviation: Any = 0.1
+    content: Any = {}  # noqa: RUF012
     left: Any = ("deviation", 0.1)
 
     @property
@@ -214,15 +206,24 @@ class Unfit(Rebinding):
         super()._tell(population, returns, behaviors)
         setattr(self, *self.left)
 
+    def _state_dict(self) -> State:
+        return self.content
+
 
 @final
-class Stores(Unfit):
-    """Asks for members that the test chooses."""
-
-    stored: Any = None
+class AsksForOthers(Rebinding):
+    """Its members have another number of parameters."""
 
     def _ask(self) -> Any:
-        return StoredPopulation(stored=self.stored, size=len(self.stored))
+        return StoredPopulation(stored=np.zeros((64, 3)), size=64)
+
+
+@final
+class ScalesOthers(Rebinding):
+    """Its deviation has another number of parameters."""
+
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(np.ones(2))
 
 
 @final

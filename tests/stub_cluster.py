@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias, final
 
-from esbench.engine.node_player import Failure, NodePlayer
 from esbench.integrations import ray_engine
 from esbench.integrations.ray_cluster import ClusterNode, Software, software
-from esbench.integrations.ray_fleet import loaded
 
 Answer: TypeAlias = Callable[[Mapping[str, str]], Software]
 """What a node says about its software when it is asked for user code."""
@@ -20,11 +16,6 @@ Answer: TypeAlias = Callable[[Mapping[str, str]], Software]
 
 class RayError(Exception):
     """In place of ``ray.exceptions.RayError``."""
-
-
-@final
-class RayTaskError(RayError):
-    """In place of ``ray.exceptions.RayTaskError``."""
 
 
 def other_version(code: Mapping[str, str]) -> Software:
@@ -42,8 +33,10 @@ class Reference:
     """The answer of a remote call, which is there at once; ``get`` raises an error."""
 
     def __init__(self, call: Callable[..., Any], *arguments: Any) -> None:
+        self.answer: Any
         try:
-            self.answer = call(*arguments)
+            given = [each.answer if isinstance(each, Reference) else each for each in arguments]
+            self.answer = call(*given)
         except RayError as error:
             self.answer = error
 
@@ -65,7 +58,7 @@ class StubCluster:
         self.told: list[str] = []
         self.killed: list[str] = []
         self.ray = SimpleNamespace(
-            exceptions=SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError),
+            exceptions=SimpleNamespace(RayError=RayError),
             wait=lambda refs, num_returns=1, timeout=None: (refs, []),
             get=self._get,
             put=lambda value: Reference(lambda: value),
@@ -76,8 +69,8 @@ class StubCluster:
     def nodes(self) -> list[ClusterNode]:
         return [ClusterNode(name, name, 1) for name in self.answers]
 
-    def start(self, cls: type, node: ClusterNode, *_: object, **__: object) -> Actor:
-        self._actors.append(Actor(node.id, self.answers[node.id], self._get))
+    def start(self, cls: type, node: ClusterNode, server: Any, *_: object, **__: object) -> Actor:
+        self._actors.append(Actor(node.id, self.answers[node.id], server()))
         return self._actors[-1]
 
     def close(self) -> None:
@@ -96,27 +89,20 @@ class StubCluster:
 
 @final
 class Actor:
-    """The actor of a node; it plays with one worker."""
+    """The actor of a node."""
 
-    def __init__(self, name: str, answer: Answer, get: Callable[[Reference], Any]) -> None:
-        self.name = name
-        self._get = get
-        self._player = NodePlayer(workers=1, slots=4)
+    def __init__(self, name: str, answer: Answer, server: Any) -> None:
+        self.name, self._server = name, server
         self.software = remote(answer)
-        self.configure = remote(self._configure)
-        self.exchange = remote(self._exchange)
-        self.abandon = remote(self._player.abandon)
-        self.call = remote(lambda *_: [])
+        self.call = remote(self._call)
 
     def close(self) -> None:
-        self._player.close()
+        if hasattr(self._server, "close"):
+            self._server.close()
 
-    def _configure(self, setup: bytes, log: str) -> Failure | None:
-        return self._player.configure(pickle.loads(setup), Path(log))  # noqa: S301
-
-    def _exchange(self, message: bytes, job: list[Reference]) -> bytes:
-        load = partial(loaded, job, self._get)
-        return pickle.dumps(self._player.exchange(pickle.loads(message), load))  # noqa: S301
+    def _call(self, method: str, arguments: bytes, *shared: bytes) -> bytes | None:
+        answer = getattr(self._server, method)(*pickle.loads(arguments), *shared)  # noqa: S301
+        return None if answer is None else pickle.dumps(answer)
 
 
 def remote(call: Callable[..., Any]) -> Any:

@@ -14,14 +14,11 @@ from esbench.algorithms.base import Algorithm
 from esbench.core.errors import (
     LONGEST_LINE,
     UsageError,
-    require_choice,
-    require_integer,
     shortened,
     suggestion,
 )
 from esbench.core.settings import MOST_LEVELS
 from esbench.engine.worker_pool import WorkerPool
-from esbench.grids.compose import compose_grid
 
 GRID = ["--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--out", "new"]
 LONG = "x" * 5000
@@ -34,25 +31,14 @@ def options(*settings: str) -> list[str]:
 
 REFUSED = {
     "a long environment": (["status", "--env", LONG, "--algorithm", "openai_es"], "environment"),
-    "a long algorithm": (["status", *GRID, "--algorithm", LONG], "xxx"),
-    "a long grid": (["status", LONG], "unknown grid"),
+    "a long grid": (["status", LONG], "too long"),
     "a long folder": (["table", LONG], "name too long"),
     "a long command": ([LONG], "command"),
-    "a long choice": (["table", "out", "--format", LONG], "markdown"),
-    "a long callback": (["run", *GRID, "--callback", ".".join("a" * 5000) + ":f"], "dots"),
-    "brackets": (["status", *options(f"policy.hidden={'[' * 2000}{']' * 2000}")], "brackets"),
     "levels": (["status", *options(f"policy.hidden={'[' * 300}{']' * 300}")], "levels"),
     "a dotted key": (["status", *options(".".join("a" * 5000) + "=1")], "5000 parts"),
-    "digits": (["status", *options("evaluation.episodes=" + "9" * 5000)], "4300 digits"),
-    "an integer": (["status", *options("evaluation.episodes=" + "9" * 4300)], "1000000"),
-    "seeds": (["status", *GRID, "--seeds", "9" * 5000], "seeds"),
-    "episodes": (["status", *options("evaluation.episodes=1000000000000")], "1000000000000"),
+    "an integer": (["status", *options("evaluation.episodes=" + "9" * 5000)], "digits"),
     "a population": (
         ["status", *options("algorithms.openai_es.population_size=1000000000000")],
-        "1000000000000",
-    ),
-    "episodes of a member": (
-        ["status", *options(f"{CARTPOLE}.episodes_per_member=1000000000000")],
         "1000000000000",
     ),
     "workers": (["run", *GRID, "--workers", "999999999999"], "999999999999"),
@@ -62,14 +48,8 @@ REFUSED = {
         ["status", *options("environment=''", "policy.template=linear")],
         "environment",
     ),
-    "one wrong seed": (
-        ["status", "--env", "CartPole-v1", "--algorithm", "snes", "--set", "seeds=[-1]"],
-        "seeds.0 = -1",
-    ),
     "an empty path": (["check", "out", "--baseline", "b.json", "--markdown", ""], "--markdown"),
-    "an empty option": (["table", "out", "--by="], "--by="),
     "an agent": (["bench", "--algorithm", "ppo", "--rounds", "1"], "an agent"),
-    "rounds": (["bench", "--rounds", "1000000000000"], "1000000000000"),
 }
 
 
@@ -84,14 +64,6 @@ def test_one_short_sentence_and_nothing_written(esbench: Run, tmp_path: Path, ca
     assert not files(tmp_path)
 
 
-def test_a_grid_file_with_many_brackets_or_levels(tmp_path: Path) -> None:
-    for text in ("x = " + "[" * 5000, "x = " + "[" * 200 + "]" * 200, f"[{'.'.join('a' * 5000)}]"):
-        path = tmp_path / "grid.toml"
-        path.write_text(text)
-        with pytest.raises(UsageError, match="inside each other"):
-            compose_grid(str(path))
-
-
 def test_tables_that_are_nested_too_deeply_or_in_themselves() -> None:
     cyclic: dict[str, Any] = {}
     cyclic["a"] = cyclic
@@ -101,13 +73,6 @@ def test_tables_that_are_nested_too_deeply_or_in_themselves() -> None:
     for table in (cyclic, deep):
         with pytest.raises(UsageError, match=f"{MOST_LEVELS} levels"):
             es.make_trainer("openai_es", env="CartPole-v1", environment={"kwargs": table})
-
-
-def test_many_wrong_values_make_a_few_sentences() -> None:
-    algorithms = {"openai_es": {"environments": [4] * 5000}}
-    with pytest.raises(UsageError, match="and 4990 more") as error:
-        es.run({"environments": ["CartPole-v1"], "algorithms": algorithms})
-    assert len(str(error.value).splitlines()) == 11
 
 
 def make(**changes: Any) -> Algorithm[Any]:
@@ -138,12 +103,6 @@ def test_wrong_arguments_of_an_algorithm(changes: dict[str, Any], fact: str) -> 
         make(**changes)
 
 
-def test_numpys_integers_are_integers() -> None:
-    np.testing.assert_array_equal(
-        make(seed=np.int64(3), num_params=np.int32(4)).ask().members(), make(seed=3).ask().members()
-    )
-
-
 def test_a_stale_population_is_refused() -> None:
     search = make()
     population = search.ask()
@@ -159,13 +118,6 @@ def test_a_stale_population_is_refused() -> None:
             search.tell(wrong, returns)  # type: ignore[type-var]
     np.testing.assert_equal(search.state_dict(), before)
     search.tell(search.ask().extended(len(population) + 2), np.arange(len(population) + 2))
-
-
-@pytest.mark.parametrize("returns", [None, ["a"] * 64, [1j] * 64, [[1.0]] * 64])
-def test_returns_that_are_no_numbers(returns: Any) -> None:
-    search = make()
-    with pytest.raises(UsageError, match="returns"):
-        search.tell(search.ask(), returns)
 
 
 @pytest.mark.parametrize("other", ["ars", "pgpe", "snes", "cma_es", "genetic", "random_search"])
@@ -222,13 +174,6 @@ def test_long_values_are_shortened_and_short_ones_are_kept() -> None:
     assert "repeat" not in suggestion("a,c", ["a", "b"])
 
 
-def test_a_value_of_another_type_is_not_among_the_choices() -> None:
-    for value in (10**5000, [10**5000], np.arange(3), 1, True, {}):
-        with pytest.raises(UsageError, match="'members'"):
-            require_choice("record", value, (None, "members"))
-    require_choice("record", np.str_("members"), (None, "members"))
-
-
 NO_PATHS = {"huge": 10**5000, "a float": 1.5, "bytes": b"out", "a list": ["out"], "NUL": "a\0b"}
 
 
@@ -240,18 +185,6 @@ def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
     for call in (es.table, es.run, es.load_results, lambda path: es.compare(path, "b")):
         with pytest.raises(UsageError, match="expected a path"):
             call(value)
-
-
-def test_a_path_that_is_too_long_is_refused() -> None:
-    for call in (es.table, es.run, es.load_policy, es.load_scores, es.load_members):
-        with pytest.raises(UsageError, match="too long"):
-            call(LONG)
-
-
-@pytest.mark.parametrize("value", [10**5000, -(10**5000), 2**300], ids=["huge", "low", "large"])
-def test_an_integer_of_any_size_can_be_named(value: int) -> None:
-    with pytest.raises(UsageError, match="bits"):
-        require_integer("n", value, 0, 9)
 
 
 @pytest.mark.parametrize(
@@ -275,9 +208,3 @@ def test_the_function_run_refuses_values_of_another_type(
         es.run("quick", out=tmp_path, **change)
     assert name in str(refused.value).partition("=")[0]
     assert not files(tmp_path)
-
-
-@pytest.mark.parametrize("value", [3, None, [1]])
-def test_only_a_table_or_a_path_is_registered(value: Any) -> None:
-    with pytest.raises(UsageError, match="expected a path"):
-        es.register_environment(value)

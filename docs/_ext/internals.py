@@ -35,7 +35,7 @@ from esbench.grids.environment_files import (
 )
 from esbench.grids.grid_file import Grid
 from esbench.grids.trial_spec import BudgetSpec, EnvironmentSpec, EvaluationSpec, PolicySpec
-from esbench.integrations.trackers.base import TrackedRun
+from esbench.integrations.trackers.tracker import TrackedRun
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows
 from esbench.publish.figures.drawing import Output

@@ -348,6 +348,7 @@ def described(parameter: Any) -> str:
 def python_interface() -> str:
     """The page of the public names, with a directive of autodoc for each."""
     public = {name: getattr(esbench, name) for name in esbench.__all__}
+    public = {name: found for name, found in public.items() if found not in internals.BASES}
     # Methods of a registry, whose docstring speaks of any registry.
     registering = [name for name, target in public.items() if inspect.ismethod(target)]
     classes = [name for name, target in public.items() if inspect.isclass(target)]

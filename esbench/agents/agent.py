@@ -171,9 +171,7 @@ def own_agent(name: str) -> Any:
         UsageError: it cannot be imported.
     """
     found: Any = import_object("algorithm", name)
-    if not isinstance(found, type) or inspect.isabstract(found):
-        return None
-    return found if issubclass(found, Agent) or _has_train(found) else None
+    return found if is_agent_class(found) else None
 
 
 def agent_settings(name: str) -> type[AgentSettings]:
@@ -195,11 +193,13 @@ def make_agent(name: str, settings: Any, make_environment: MakeEnvironment, seed
     return OwnAgent(settings, make_environment, seed, learner=(name, found))
 
 
-def _has_train(cls: type) -> bool:
-    """Whether a class has ``train(env, env_steps, seed)``."""
-    train = getattr(cls, "train", None)
-    if not callable(train):
+def is_agent_class(cls: Any) -> bool:
+    """Whether a class is an ``Agent``, or has ``train(env, env_steps, seed)``."""
+    if not isinstance(cls, type) or inspect.isabstract(cls):
         return False
+    train = getattr(cls, "train", None)
+    if issubclass(cls, Agent) or not callable(train):
+        return issubclass(cls, Agent)
     try:
         inspect.signature(train).bind(None, None, None, None)
     except TypeError:

@@ -16,12 +16,14 @@ from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.search_settings import (
     MOST_MEMBERS,
-    DecayingDeviationSettings,
+    DeviationSettings,
     Fraction,
     Members,
     NormalizationSettings,
     PerParameter,
     Positive,
+    SigmaDecay,
+    SmallestDecayed,
 )
 from esbench.algorithms.shaping import raw
 from esbench.core.arrays import Matrix, State, Vector
@@ -35,7 +37,7 @@ Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
 
 @final
-class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
+class ARSSettings(DeviationSettings, NormalizationSettings):
     """Settings of ARS; the defaults are those of the paper's HalfCheetah, where num_best is 4."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -47,6 +49,9 @@ class ARSSettings(DecayingDeviationSettings, NormalizationSettings):
 
     population_size: Annotated[Members, Tune(choices=(8, 16, 32, 64, 128))] = 64
     """Members per generation: two per pair [members]."""
+
+    sigma_decay: SigmaDecay = 1.0
+    sigma_min: SmallestDecayed = None
 
     num_pairs: Annotated[int, Field(ge=1, le=MOST_PAIRS)] | None = None
     """Alternative to population_size: directions per generation, each tried both ways (the paper's

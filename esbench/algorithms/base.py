@@ -14,14 +14,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.algorithms.own_state import (
-    is_own,
-    require_members,
-    require_scale,
-    require_valid,
-    storable_state,
-)
-from esbench.algorithms.search_settings import AlgorithmSettings, GrowingSettings, fitting
+from esbench.algorithms.search_settings import AlgorithmSettings, DeviationSettings, fitting
 from esbench.algorithms.shaping import all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, require_integer, shown
@@ -77,7 +70,7 @@ class Algorithm(ABC, Generic[PopulationT]):
         self.population_size = settings.population_size or size + (settings.uses_pairs and size % 2)
         self.generation = 0
         self.plan = EvaluationPlan()
-        if isinstance(settings, GrowingSettings):
+        if isinstance(settings, DeviationSettings):
             settings.require_room(self.population_size)
             self.plan = EvaluationPlan(growth=settings.growth)
         self.member_data: dict[str, npt.ArrayLike] = {}
@@ -112,15 +105,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     @final
     def ask(self) -> PopulationT:
         """The population to evaluate next; the same one until ``tell`` is called."""
-        population = self._ask()
-        if not isinstance(population, Population):
-            raise TrainingError(
-                f"{type(self).__name__}._ask returned an object of type "
-                f"{type(population).__name__}; expected a Population, such as StoredPopulation"
-            )
-        if is_own(self):
-            require_members(self, population, self._center.size)
-        return replace(population, asked=self._turn)
+        return replace(self._ask(), asked=self._turn)
 
     @final
     def tell(
@@ -139,8 +124,7 @@ class Algorithm(ABC, Generic[PopulationT]):
         Raises:
             UsageError: the population is of another generation or algorithm, or the shape of
                 ``returns`` or ``behaviors`` is wrong, or they are no numbers.
-            TrainingError: no return is finite, or the center, ``sigma`` or ``member_data`` of an
-                algorithm that is not part of esbench has a wrong shape or type.
+            TrainingError: no return is finite.
         """
         self._require_current(population)
         values = _numbers("returns", returns)
@@ -153,7 +137,7 @@ class Algorithm(ABC, Generic[PopulationT]):
                 f"behaviors of shape {told.shape}: expected ({len(population)}, D), D at least 1"
             )
         self.member_data = {}
-        size, probe = self._center.size, self.plan.probe
+        probe = self.plan.probe
         if not probe and not np.isfinite(values).any():
             why = "a reward, an observation or an output of the policy is not a number"
             if not np.isfinite(self.center).all():
@@ -164,11 +148,8 @@ class Algorithm(ABC, Generic[PopulationT]):
                 f"{why}"
             )
         if probe or self.uses_equal_returns or values.size == 1 or not all_equal(values):
-            # The trainer reports a divergence of esbench's own algorithms, once.
-            with np.errstate(all=None if is_own(self) else "ignore"):
+            with np.errstate(all="ignore"):  # the trainer reports a divergence, once
                 self._tell(population, values, told)
-        if is_own(self):
-            require_valid(self, self._center, size, values.size)
         self.generation += not probe
         if not probe:
             self._average_centers()
@@ -182,22 +163,14 @@ class Algorithm(ABC, Generic[PopulationT]):
 
     @final
     def state_dict(self) -> State:
-        """A copy of the whole state, made of arrays, numbers and dictionaries.
-
-        Raises:
-            TrainingError: an algorithm that is not part of esbench has a value that cannot be
-                stored.
-        """
+        """A copy of the whole state, made of arrays, numbers and dictionaries."""
         average = {} if self._average is None else {"average": self._average.copy()}
-        own = self._state_dict()
-        if is_own(self):
-            own = storable_state(self, own)
         return {
             "algorithm": type(self).__name__,
             "generation": self.generation,
             "center": self._center.copy(),
             **average,
-            **own,
+            **self._state_dict(),
         }
 
     @final
@@ -274,8 +247,6 @@ class Algorithm(ABC, Generic[PopulationT]):
 
         By default with ``gaussian_noise`` around the center of the search.
         """
-        if is_own(self):
-            require_scale(self, self._center.size, sigma, center)
         return SampledPopulation(
             center=self.center if center is None else center,
             sigma=sigma,
@@ -324,15 +295,21 @@ def algorithm_class(name: str) -> type[Algorithm[Any]]:
     if ":" not in name:
         return ALGORITHMS.get(name)
     found: Any = import_object("algorithm", name)
+    require_algorithm(found, name)
+    cls: type[Algorithm[Any]] = found
+    return cls
+
+
+def require_algorithm(found: Any, name: str) -> None:
+    """Raises UsageError if an object is no class of an algorithm with settings."""
     if inspect.isabstract(found):
         missing = ", ".join(sorted(found.__abstractmethods__))
         raise UsageError(f"algorithm {name!r} lacks {missing}, which every algorithm defines")
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise UsageError(
-            f"algorithm {name!r} is not an algorithm; expected a subclass of "
-            "esbench.algorithms.base.Algorithm with sigma, _ask, _tell, _state_dict and "
-            "_load_state_dict, "
-            "or, for an agent, a class with train(env, env_steps, seed)"
+            f"algorithm {name!r} is not an algorithm; expected a subclass of esbench.Algorithm "
+            "with sigma, _ask, _tell, _state_dict and _load_state_dict, or, for an agent, a class "
+            "with train(env, env_steps, seed)"
         )
     settings = getattr(found, "Settings", None)
     if not (isinstance(settings, type) and issubclass(settings, AlgorithmSettings)):
@@ -340,4 +317,8 @@ def algorithm_class(name: str) -> type[Algorithm[Any]]:
             f"algorithm {name!r} has Settings = {shown(settings)}; expected a subclass of "
             "esbench.algorithms.search_settings.AlgorithmSettings"
         )
-    return found
+
+
+def is_builtin(cls: type) -> bool:
+    """Whether a class is part of esbench."""
+    return cls.__module__.partition(".")[0] == "esbench"

@@ -15,7 +15,15 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
-from esbench.algorithms.search_settings import AdaptiveDeviationSettings, NonNegative, PerParameter
+from esbench.algorithms.search_settings import (
+    DeviationSettings,
+    LargestSigma,
+    NonNegative,
+    PerParameter,
+    SigmaChange,
+    SmallestSigma,
+    limited,
+)
 from esbench.algorithms.shaping import ranks
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import UsageError
@@ -25,10 +33,13 @@ from esbench.core.settings import Count
 
 
 @final
-class CEMSettings(AdaptiveDeviationSettings):
+class CEMSettings(DeviationSettings):
     """Settings of CEM."""
 
     sigma: Annotated[PerParameter | None, Tune(low=0.05, high=2.0, log=True)] = 0.5
+    sigma_min: SmallestSigma = None
+    sigma_max: LargestSigma = None
+    sigma_max_change: SigmaChange = None
 
     elite_ratio: Annotated[float, Field(gt=0, lt=1), Tune(low=0.125, high=0.5)] = 0.25
     """Fraction of the members that count as elites, to which the next generation is fitted; rounded
@@ -88,7 +99,8 @@ class CEM(Algorithm[SampledPopulation]):
         mean, variance = fit(population, weights)
         self._center = self._center + self._sigma * mean  # mu_(t+1) = mean of the elites
         refitted = np.sqrt(self._sigma**2 * variance + self._extra_variance())
-        self._sigma = self.settings.controlled(self._sigma, refitted)
+        limits = self.settings.sigma_min, self.settings.sigma_max, self.settings.sigma_max_change
+        self._sigma = limited(self._sigma, refitted, *limits)
 
     def _extra_variance(self) -> float | Vector:
         """Z_(t+1)."""

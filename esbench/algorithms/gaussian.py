@@ -3,39 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from esbench.algorithms.base import Algorithm, PopulationT, scale_of
-from esbench.algorithms.optimizers.select import Ascent
-from esbench.algorithms.search_settings import (
-    AdaptiveDeviationSettings,
-    AscentSettings,
-    DecayingDeviationSettings,
-    ShapingSettings,
-    SigmaRateSettings,
-    fitting,
-)
+from esbench.algorithms.optimizers import Ascent
+from esbench.algorithms.search_settings import fitting
 from esbench.core.arrays import Shapes, State, Vector
 from esbench.core.population import SampledPopulation
 
 
 class DecayingSearch(Algorithm[PopulationT], ABC):
-    """A search whose standard deviation depends on the generation only."""
+    """A search whose standard deviation depends on the generation only.
 
-    settings: DecayingDeviationSettings
+    Its settings are ``DeviationSettings`` with ``sigma_decay`` and ``sigma_min``.
+    """
 
     def __init__(
-        self,
-        settings: DecayingDeviationSettings,
-        center: Vector,
-        seed: int,
-        shapes: Shapes | None = None,
+        self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         self._sigma = self.settings.initial_sigma(self._center.size)
-        self.settings.check_minimum(self._sigma)
 
     @final
     @property
@@ -47,25 +36,17 @@ class DecayingSearch(Algorithm[PopulationT], ABC):
     @property
     def _decayed_sigma(self) -> float | Vector:
         """The standard deviation of the noise now, a number or [P]."""
-        now = self._sigma * self.settings.sigma_decay**self.generation
+        now: float | Vector = self._sigma * self.settings.sigma_decay**self.generation
         least = fitting("sigma_min", self.settings.sigma_min or 0.0, self._center.size)
         vector = isinstance(now, np.ndarray) or isinstance(least, np.ndarray)
         return np.maximum(now, least) if vector else max(now, least)
 
 
-class SeparableSettings(
-    AscentSettings, ShapingSettings, SigmaRateSettings, AdaptiveDeviationSettings, ABC
-):
-    """Settings that PGPE, PEPG and SNES share."""
-
-
 class SeparableSearch(Algorithm[SampledPopulation], ABC):
     """Samples from N(mu, diag(sigma^2)); a subclass implements ``_tell``, which updates both."""
 
-    settings: SeparableSettings
-
     def __init__(
-        self, settings: SeparableSettings, center: Vector, seed: int, shapes: Shapes | None = None
+        self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         size = self._center.size

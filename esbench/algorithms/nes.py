@@ -12,24 +12,30 @@ update of A, because exp(a I) exp(M) = exp(a I + M).
 
 from __future__ import annotations
 
-from abc import ABC
-from typing import Annotated, Final, final
+from typing import Annotated, Final, TypeAlias, final
 
 import numpy as np
+from pydantic import Field
 
 from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
-from esbench.algorithms.gaussian import SeparableSearch, SeparableSettings
-from esbench.algorithms.optimizers.select import Ascent
+from esbench.algorithms.gaussian import SeparableSearch
+from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.search_settings import (
-    AscentSettings,
+    Antithetic,
     AtLeastTwo,
     DeviationSettings,
+    LargestSigma,
+    LearningRateDecay,
     NonNegative,
-    PairSettings,
+    OptimizerName,
+    OptimizerSettings,
     PerParameter,
     Positive,
-    ShapingSettings,
-    SigmaRateSettings,
+    SigmaChange,
+    SigmaRateDecay,
+    SmallestSigma,
+    WeightDecay,
+    limited,
 )
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector
@@ -41,55 +47,81 @@ LARGEST_NORM: Final = 100.0  # of W in exp(W), by which an update of xNES multip
 MOST_PARAMS: Final = 2_000  # of xNES, whose P x P matrix goes to every worker in every generation
 
 
-class NaturalSettings(
-    AscentSettings, ShapingSettings, SigmaRateSettings, PairSettings, DeviationSettings, ABC
-):
-    """Settings that natural evolution strategies share; the defaults are those of the papers."""
-
-    population_size: AtLeastTwo | None = None
-    """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
-
-    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
-    optimizer: str = "sgd"
-
-    shaping: Shaping = "nes"
-    """Fitness shaping, which turns returns into utilities: nes (logarithmic utilities), centered
-    (ranks in [-0.5, 0.5]), linear (ranks in [0, 1]), normalized (z-scores) or raw; all but nes are
-    then shifted to sum 0 and divided by the sum of their magnitudes."""
-
-    antithetic: bool = False
+# As settings: what SNES and xNES share.
+PopulationSize: TypeAlias = Annotated[
+    AtLeastTwo | None,
+    Field(
+        description="Members per generation; by default 4 + floor(3 ln P) for P parameters "
+        "[members]."
+    ),
+]
+Utilities: TypeAlias = Annotated[
+    Shaping,
+    Field(
+        description="Fitness shaping, which turns returns into utilities: nes (logarithmic "
+        "utilities), centered (ranks in [-0.5, 0.5]), linear (ranks in [0, 1]), normalized "
+        "(z-scores) or raw; all but nes are then shifted to sum 0 and divided by the sum of their "
+        "magnitudes."
+    ),
+]
 
 
 @final
-class SNESSettings(NaturalSettings, SeparableSettings):
-    """Settings of SNES."""
+class SNESSettings(DeviationSettings):
+    """Settings of SNES; the defaults are those of the papers."""
 
-    learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
-    """Learning rate of the optimizer; with sgd, 1 moves the center to the weighted mean of the
-    members."""
+    population_size: Annotated[PopulationSize, Tune(choices=(16, 32, 64, 128))] = None
+    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
+    sigma_min: SmallestSigma = None
+    sigma_max: LargestSigma = None
+    sigma_max_change: SigmaChange = None
+    antithetic: Antithetic = False
 
     sigma_learning_rate: Annotated[NonNegative | None, Tune(low=0.005, high=0.5, log=True)] = None
     """Learning rate of the standard deviation; by default (3 + ln P) / (5 sqrt(P)) for P
     parameters. A given value replaces the default (evotorch multiplies by it, unless
     scale_learning_rate = False)."""
 
-
-@final
-class XNESSettings(NaturalSettings):
-    """Settings of xNES."""
+    sigma_learning_rate_decay: SigmaRateDecay = 1.0
+    shaping: Utilities = "nes"
 
     learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
-    """Learning rate of the optimizer, which steps in units of the deviation; with sgd, 1 moves the
-    center to the weighted mean of the members."""
+    """Learning rate of the optimizer; with sgd, 1 moves the center to the weighted mean of the
+    members."""
 
-    weight_decay: NonNegative = 0.0
-    """Weight decay: the learning rate times this multiple of the center is subtracted from the
-    center, without the optimizer."""
+    learning_rate_decay: LearningRateDecay = 1.0
+    optimizer: OptimizerName = "sgd"
+    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
+    weight_decay: WeightDecay = 0.0
+
+
+@final
+class XNESSettings(DeviationSettings):
+    """Settings of xNES; the defaults are those of the papers."""
+
+    population_size: Annotated[PopulationSize, Tune(choices=(16, 32, 64, 128))] = None
+    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
+    antithetic: Antithetic = False
 
     sigma_learning_rate: Annotated[NonNegative | None, Tune(low=0.0001, high=0.2, log=True)] = None
     """Learning rate of the covariance; by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters. A
     given value replaces the default (evotorch multiplies by it, unless scale_learning_rate =
     False)."""
+
+    sigma_learning_rate_decay: SigmaRateDecay = 1.0
+    shaping: Utilities = "nes"
+
+    learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
+    """Learning rate of the optimizer, which steps in units of the deviation; with sgd, 1 moves the
+    center to the weighted mean of the members."""
+
+    learning_rate_decay: LearningRateDecay = 1.0
+    optimizer: OptimizerName = "sgd"
+    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
+
+    weight_decay: NonNegative = 0.0
+    """Weight decay: the learning rate times this multiple of the center is subtracted from the
+    center, without the optimizer."""
 
 
 @final
@@ -110,10 +142,11 @@ class SNES(SeparableSearch):
         self._center = self._ascent.step(self._center, gradient, self.generation)
         size = self._center.size
         eta = float((3.0 + np.log(size)) / (5.0 * np.sqrt(size)))  # eta_sigma      (table 1)
-        rate = self.settings.sigma_rate(self.generation, default=eta)
+        rate = _sigma_rate(self.settings, self.generation, eta)
         gradient = squares - utilities.sum()  # grad_sigma J = sum u_k (s_k^2 - 1)
         grown = self._sigma * np.exp(0.5 * rate * gradient)  # sigma exp(eta_sigma/2 grad_sigma J)
-        self._sigma = self.settings.controlled(self._sigma, grown)
+        limits = self.settings.sigma_min, self.settings.sigma_max, self.settings.sigma_max_change
+        self._sigma = limited(self._sigma, grown, *limits)
 
 
 @final
@@ -181,7 +214,7 @@ class XNES(Algorithm[SampledPopulation]):
         """A exp(eta_A/2 grad_M J), [P, P]."""
         size = self._center.size
         eta = float((9.0 + 3.0 * np.log(size)) / (5.0 * size * np.sqrt(size)))  # eta_A  (table 1)
-        rate = self.settings.sigma_rate(self.generation, default=eta)
+        rate = _sigma_rate(self.settings, self.generation, eta)
         # grad_M J = sum u_k (s_k s_k^T - I), where I drops out because the u_k sum to 0. An
         # antithetic pair shares one term, because its two s_k differ only in sign.
         weights = np.zeros(population.num_rows)
@@ -195,6 +228,12 @@ class XNES(Algorithm[SampledPopulation]):
     def _load_state_dict(self, state: State) -> None:
         self._factor = np.array(state["factor"])
         self._ascent.optimizer.load_state_dict(state["optimizer"])
+
+
+def _sigma_rate(settings: SNESSettings | XNESSettings, generation: int, eta: float) -> float:
+    """The learning rate of the deviations after ``generation`` decays; by default ``eta``."""
+    given = settings.sigma_learning_rate
+    return (eta if given is None else given) * settings.sigma_learning_rate_decay**generation
 
 
 def utilities_of(returns: Vector, shaping: Shaping) -> Vector:

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.openai_es import OpenAIESFamilySettings
-from esbench.algorithms.optimizers.select import Ascent
+from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.search_settings import Members, NonNegative
 from esbench.algorithms.shaping import all_equal, utilities
 from esbench.core.arrays import Matrix, Shapes, State, Vector
@@ -191,7 +191,8 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
     @final
     def _spread(self, index: int) -> Vector:
         noise = stream(self.seed, Purpose.INITIALIZATION, index).standard_normal(self._center.size)
-        return self._center + self.settings.center_spread * self._sigma * noise
+        scale: float | Vector = self.settings.center_spread * self._sigma
+        return self._center + scale * noise
 
     @final
     def _plan_next(self) -> None:

@@ -8,21 +8,25 @@ weight decay acts on it at that scale. The paper's sigma is constant; ``sigma_de
 from __future__ import annotations
 
 from abc import ABC
-from typing import Annotated, Any, final
+from typing import Annotated, final
 
 from pydantic import Field
 
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
-from esbench.algorithms.optimizers.select import Ascent
+from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.search_settings import (
-    AscentSettings,
-    DecayingDeviationSettings,
-    NonNegative,
-    PairSettings,
+    Antithetic,
+    DeviationSettings,
+    FitnessShaping,
+    LearningRate,
+    LearningRateDecay,
+    OptimizerName,
+    OptimizerSettings,
     PerParameter,
-    Positive,
-    ShapingSettings,
+    SigmaDecay,
+    SmallestDecayed,
+    WeightDecay,
 )
 from esbench.algorithms.shaping import utilities
 from esbench.core.arrays import Matrix, Shapes, State, Vector
@@ -30,17 +34,21 @@ from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 
 
-class OpenAIESFamilySettings(
-    AscentSettings, ShapingSettings, PairSettings, DecayingDeviationSettings, ABC
-):
+class OpenAIESFamilySettings(DeviationSettings, ABC):
     """Settings of OpenAI-ES and of the algorithms built on it; defaults of its MuJoCo runs."""
 
     sigma: Annotated[PerParameter | None, Tune(low=0.01, high=0.5, log=True)] = 0.02
-    learning_rate: Annotated[Positive, Tune(low=0.003, high=0.3, log=True)] = 0.01
-    weight_decay: Annotated[NonNegative, Tune(choices=(0.0, 0.001, 0.005, 0.02))] = 0.005
+    sigma_decay: SigmaDecay = 1.0
+    sigma_min: SmallestDecayed = None
+    antithetic: Antithetic = True
+    shaping: FitnessShaping = "centered"
+    learning_rate: Annotated[LearningRate, Tune(low=0.003, high=0.3, log=True)] = 0.01
+    learning_rate_decay: LearningRateDecay = 1.0
+    optimizer: OptimizerName = "adam"
     optimizer_settings: Annotated[
-        dict[str, Any], Tune("momentum", low=0.0, high=0.95, when={"optimizer": "sgd"})
+        OptimizerSettings, Tune("momentum", low=0.0, high=0.95, when={"optimizer": "sgd"})
     ] = Field(default_factory=dict)
+    weight_decay: Annotated[WeightDecay, Tune(choices=(0.0, 0.001, 0.005, 0.02))] = 0.005
 
 
 @final

@@ -29,10 +29,28 @@ from abc import ABC
 from typing import Annotated, ClassVar, Final, final
 
 import numpy as np
+from pydantic import Field
 
 from esbench.algorithms.base import register_algorithm
-from esbench.algorithms.gaussian import SeparableSearch, SeparableSettings
-from esbench.algorithms.search_settings import NonNegative, PairSettings, PerParameter, Positive
+from esbench.algorithms.gaussian import SeparableSearch
+from esbench.algorithms.search_settings import (
+    Antithetic,
+    DeviationSettings,
+    FitnessShaping,
+    LargestSigma,
+    LearningRate,
+    LearningRateDecay,
+    OptimizerName,
+    OptimizerSettings,
+    PerParameter,
+    Positive,
+    SigmaChange,
+    SigmaRate,
+    SigmaRateDecay,
+    SmallestSigma,
+    WeightDecay,
+    limited,
+)
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.core.arrays import Matrix, Vector
 from esbench.core.population import SampledPopulation
@@ -44,7 +62,7 @@ SMALLEST_FRACTION: Final = 0.01
 
 
 @final
-class PGPESettings(PairSettings, SeparableSettings):
+class PGPESettings(DeviationSettings):
     """Settings of PGPE; the defaults are those of Toklu et al.'s library pgpelib.
 
     The exceptions are ClipUp, which is optional there, and its learning rate: theirs, 0.15, suits
@@ -52,32 +70,46 @@ class PGPESettings(PairSettings, SeparableSettings):
     """
 
     sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
-
-    learning_rate: Annotated[Positive, Tune(low=0.01, high=0.5, log=True)] = 0.05
-    """Learning rate of the optimizer: for ClipUp, the length of the step that each gradient
-    adds [parameter units]."""
-
-    optimizer: str = "clipup"
-
-    sigma_learning_rate: Annotated[NonNegative, Tune(low=0.02, high=0.5, log=True)] = 0.1
-    """Learning rate of the standard deviation; 0 keeps it constant."""
+    sigma_min: SmallestSigma = None
+    sigma_max: LargestSigma = None
 
     sigma_max_change: Positive | None = 0.2
     """Largest relative change of a standard deviation in one update, such as 0.2; one update always
     leaves at least 1 % of a deviation."""
 
+    sigma_learning_rate: Annotated[SigmaRate, Tune(low=0.02, high=0.5, log=True)] = 0.1
+    sigma_learning_rate_decay: SigmaRateDecay = 1.0
+    shaping: FitnessShaping = "centered"
+
+    learning_rate: Annotated[Positive, Tune(low=0.01, high=0.5, log=True)] = 0.05
+    """Learning rate of the optimizer: for ClipUp, the length of the step that each gradient
+    adds [parameter units]."""
+
+    learning_rate_decay: LearningRateDecay = 1.0
+    optimizer: OptimizerName = "clipup"
+    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
+    weight_decay: WeightDecay = 0.0
+    antithetic: Antithetic = True
+
 
 @final
-class PEPGSettings(SeparableSettings):
+class PEPGSettings(DeviationSettings):
     """Settings of PEPG; the defaults are those of the package's examples, without weight decay."""
 
     always_uses_pairs: ClassVar[bool] = True
 
     sigma: Annotated[PerParameter | None, Tune(low=0.05, high=5.0, log=True)] = 2.0
-    learning_rate: Annotated[Positive, Tune(low=0.01, high=1.0, log=True)] = 0.3
-
-    sigma_learning_rate: Annotated[NonNegative, Tune(low=0.02, high=0.5, log=True)] = 0.2
-    """Learning rate of the standard deviation; 0 keeps it constant."""
+    sigma_min: SmallestSigma = None
+    sigma_max: LargestSigma = None
+    sigma_max_change: SigmaChange = None
+    sigma_learning_rate: Annotated[SigmaRate, Tune(low=0.02, high=0.5, log=True)] = 0.2
+    sigma_learning_rate_decay: SigmaRateDecay = 1.0
+    shaping: FitnessShaping = "centered"
+    learning_rate: Annotated[LearningRate, Tune(low=0.01, high=1.0, log=True)] = 0.3
+    learning_rate_decay: LearningRateDecay = 1.0
+    optimizer: OptimizerName = "adam"
+    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
+    weight_decay: WeightDecay = 0.0
 
 
 class PGPEFamily(SeparableSearch, ABC):
@@ -88,10 +120,12 @@ class PGPEFamily(SeparableSearch, ABC):
     """
 
     sigma_divisor: ClassVar[int]
+    settings: PGPESettings | PEPGSettings
 
     @final
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        utilities = SHAPINGS[self.settings.shaping](returns)
+        settings = self.settings
+        utilities = SHAPINGS[settings.shaping](returns)
         if all_equal(utilities):
             return  # no information: neither the momentum nor the weight decay moves anything
         utilities = utilities - utilities.mean()  # r - b
@@ -100,10 +134,12 @@ class PGPEFamily(SeparableSearch, ABC):
         # 1/N sum (r - b) (s^2 - sigma^2)/sigma, with s = sigma z
         count = self.sigma_divisor * len(population)
         sigma_gradient = self._sigma * (squares - utilities.sum()) / count
-        moved = self._sigma + self.settings.sigma_rate(self.generation) * sigma_gradient
+        rate = settings.sigma_learning_rate * settings.sigma_learning_rate_decay**self.generation
+        moved = self._sigma + rate * sigma_gradient
         moved = np.maximum(moved, SMALLEST_FRACTION * self._sigma)
         self._center = self._ascent.step(self._center, mu_gradient, self.generation)
-        self._sigma = self.settings.controlled(self._sigma, moved)
+        limits = settings.sigma_min, settings.sigma_max, settings.sigma_max_change
+        self._sigma = limited(self._sigma, moved, *limits)
 
 
 @final

@@ -27,11 +27,11 @@ from esbench.core.files import as_path
 if TYPE_CHECKING:
     import pandas as pd
 
-    from esbench.bench.plan import Cost, TrialStanding
+    from esbench.bench.grid_cost import Cost, TrialStanding
     from esbench.experiment.engines import EngineChoice, Schedule
     from esbench.experiment.trials import Trial
     from esbench.experiment.watchers import Callback, Limits, Outcome
-    from esbench.integrations.trackers.base import Tracker
+    from esbench.integrations.trackers.tracker import Tracker
     from esbench.tuning.summary import Summary
 
 TUNING_SEEDS: Final = "1000000-1000002"  # from ``seeding.FIRST_TUNING_SEED`` on
@@ -79,7 +79,7 @@ def run(
         >>> scores = esbench.run(grid, env_steps=10_000, out="out")  # doctest: +SKIP
     """
     from esbench.experiment.watchers import ImportedCallback, Limits
-    from esbench.integrations.trackers.base import make_tracker
+    from esbench.integrations.trackers.tracker import make_tracker
     from esbench.results.data_frames import scores_of
 
     require_flag("quiet", quiet)
@@ -199,7 +199,7 @@ def plan(
     Examples:
         >>> esbench.plan("quick").seconds  # doctest: +SKIP
     """
-    from esbench.bench.plan import costs, costs_on
+    from esbench.bench.grid_cost import costs, costs_on
     from esbench.experiment.run_grid import layout_of
 
     show = display or Display()
@@ -262,7 +262,7 @@ def status(grid: GridLike = None, **options: Unpack[TrialOptions]) -> list[Trial
 
 def standings(grid: GridLike, **options: Unpack[TrialOptions]) -> tuple[list[TrialStanding], Path]:
     """What ``status`` returns, and the output folder."""
-    from esbench.bench.plan import standing
+    from esbench.bench.grid_cost import standing
 
     root, trials = open_trials(grid, options)
     return [standing(trial) for trial in trials], root

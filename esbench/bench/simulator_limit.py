@@ -18,7 +18,6 @@ from esbench.core.errors import TrainingError
 from esbench.engine.child_process import Child, Parent, end
 from esbench.engine.jobs import Job, Task
 from esbench.engine.player import Player
-from esbench.engine.random_policy import random_steps_per_second
 from esbench.engine.setup import Setup
 from esbench.environments.make_environment import make_environment, making, wrapped
 from esbench.environments.simulator_log import log_once, silenced
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 LimitKind: TypeAlias = Literal["gymnasium", "simulator"]
 STEPS: Final = 16_000  # recorded per process
+ACTIONS: Final = 1000  # random ones, drawn before the clock starts, then used in turn
 Episode: TypeAlias = tuple[int, list[Any]]
 
 
@@ -135,6 +135,24 @@ class EmulatorLoop(SimulatorLoop):
 
 
 SIMULATORS: Final[dict[str, type[SimulatorLoop]]] = {"mujoco": MuJoCoLoop, "atari": EmulatorLoop}
+
+
+def random_steps_per_second(env: gymnasium.Env[Any, Any], seconds: float) -> float:
+    """The steps per second of an environment with random actions.
+
+    The time includes resets, but not the drawing of actions. At least one step is made.
+    """
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(ACTIONS)]
+    env.reset(seed=0)
+    steps, elapsed, start = 0, 0.0, time.perf_counter()
+    while not steps or elapsed < seconds:
+        _, _, terminated, truncated, _ = env.step(actions[steps % ACTIONS])
+        steps += 1
+        if terminated or truncated:
+            env.reset()
+        elapsed = time.perf_counter() - start
+    return steps / elapsed
 
 
 @final

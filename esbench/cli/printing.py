@@ -30,8 +30,8 @@ from esbench.publish.catalog import NOT_SET, CatalogEntry, example, settings_of
 from esbench.results.statistics.judgment import MARGIN, GateRules, Verdict, seeds_to_fail
 
 if TYPE_CHECKING:  # slow to import
-    from esbench.bench.plan import Cost, TrialStanding
-    from esbench.bench.throughput import Throughput
+    from esbench.bench.grid_cost import Cost, TrialStanding
+    from esbench.bench.training_speed import Throughput
     from esbench.experiment.engines import Schedule
     from esbench.publish.diagnosis import Diagnosis
     from esbench.publish.gate.baselines import Baseline, FrozenCell

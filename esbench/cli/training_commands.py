@@ -160,7 +160,7 @@ def _slurm(
     from esbench.experiment.trials import require_folder, shards_folder
     from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.grids.shards import Shard
-    from esbench.integrations.trackers.base import tracker_class
+    from esbench.integrations.trackers.tracker import tracker_class
 
     grid = values["grid"]
     changes: Any = {key: values[key] for key in TrialOptions.__annotations__ if key in values}
@@ -237,7 +237,7 @@ def _bench(
         bool, typer.Option("--profile", help="Show the time of each part of a generation.")
     ] = False,
 ) -> None:
-    from esbench.bench.throughput import measure
+    from esbench.bench.training_speed import measure
     from esbench.cli.console import Terminal
     from esbench.cli.printing import print_throughput
 

@@ -25,12 +25,18 @@ def float_digest(*values: npt.ArrayLike) -> str:
 
 
 def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
-    """A nested table in which each array is moved to ``arrays`` under its dotted name."""
+    """A state in which each array is moved to ``arrays`` under its dotted name.
+
+    NumPy's numbers become Python's, and tuples become lists.
+    """
     if isinstance(value, dict):
         return {
-            key: without_arrays(item, arrays, f"{name}.{key}" if name else key)
-            for key, item in value.items()
+            key: without_arrays(each, arrays, _dotted(name, key)) for key, each in value.items()
         }
+    if isinstance(value, list | tuple):
+        return [without_arrays(each, arrays, _dotted(name, at)) for at, each in enumerate(value)]
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, np.ndarray):
         if name in arrays:  # a key with a dot reads as two keys
             name += f"#{len(arrays)}"
@@ -41,8 +47,14 @@ def without_arrays(value: Any, arrays: dict[str, Any], name: str = "") -> Any:
 
 def with_arrays(value: Any, arrays: dict[str, Any]) -> Any:
     """The inverse of ``without_arrays``; KeyError if an array is missing."""
+    if isinstance(value, list):
+        return [with_arrays(item, arrays) for item in value]
     if isinstance(value, dict):
         if set(value) == {TENSOR}:
             return arrays[value[TENSOR]]
         return {key: with_arrays(item, arrays) for key, item in value.items()}
     return value
+
+
+def _dotted(name: str, key: object) -> str:
+    return f"{name}.{key}" if name else str(key)

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,13 +15,6 @@ from esbench.core.errors import DamagedTrialError, UsageError, shown
 from esbench.core.json_text import parse_json
 
 LARGEST: Final = 1 << 30  # bytes of a file that is read whole
-_KINDS: Final = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 # What ``safe_name`` needs of two labels, as the end of a message.
 DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
@@ -82,11 +74,9 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, below: Path | None = None
     """
     if below is not None:
         require_no_links(path, below)
-    with contextlib.suppress(FileNotFoundError):
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = _KINDS.get(stat.S_IFMT(mode), "no file")
-            raise _refusal(path, f"it is {kind}; expected a regular file", below)
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "no file"
+        raise _refusal(path, f"it is {kind}; expected a regular file", below)
     # A pipe that replaced the file meanwhile is not waited for.
     return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
 

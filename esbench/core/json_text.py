@@ -16,25 +16,21 @@ _NESTING: Final = (dict, list, tuple)
 
 
 def parse_json(text: bytes) -> Any:
-    """Parse strict JSON: no NaN, infinity, long integer, deep nesting or lone surrogate.
+    """Parse strict JSON, whose content can be written again as JSON in UTF-8.
 
     Raises:
         ValueError: it is something else.
     """
-    deep = ValueError(f"more than {DEEPEST} levels of nesting")
     try:
         content = json.loads(
-            text, parse_constant=_no_number, parse_float=_finite_number, parse_int=_integer
+            text, parse_constant=_no_number, parse_float=_finite, parse_int=_integer
         )
-    except RecursionError:
-        raise deep from None
-    if is_deeper(content, DEEPEST):
-        raise deep
-    if b"\\u" in text:  # an escape can stand for half a character, which no output can encode
-        try:
+        if b"\\u" in text:  # an escape can stand for half a character
             json.dumps(content, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("a text that is not valid Unicode") from None
+    except (RecursionError, UnicodeEncodeError):
+        raise ValueError("it is nested too deeply, or has text that is not valid Unicode") from None
+    if is_deeper(content, DEEPEST):
+        raise ValueError(f"more than {DEEPEST} levels of nesting")
     return content
 
 
@@ -53,14 +49,14 @@ def _no_number(text: str) -> Any:
     raise ValueError(f"{text} is not a finite number")
 
 
-def _finite_number(text: str) -> float:
+def _finite(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _no_number(f"{text[:MOST_DIGITS]}")
+    return value if math.isfinite(value) else _no_number(text[:MOST_DIGITS])
 
 
 def _integer(text: str) -> int:
     if len(text) > MOST_DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits; expected at most {MOST_DIGITS}")
+        raise ValueError(f"an integer of more than {MOST_DIGITS} digits")
     return int(text)
 
 

@@ -29,7 +29,6 @@ from esbench.core.errors import (
 )
 
 DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
-MOST_PARTS: Final = 50  # of the name of an object
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -147,8 +146,6 @@ def import_object(kind: str, name: str) -> Any:
         UsageError: it cannot be imported.
     """
     module_name, _, path = name.partition(":")
-    if name.count(".") > MOST_PARTS:
-        raise UsageError(f"{kind} {name!r}: expected at most {MOST_PARTS} dots in a name")
     if not module_name or not path:
         raise UsageError(f"{kind} {name!r}: expected a file and a name in it, as in 'mine:Mine'")
     try:

@@ -12,78 +12,19 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, final
 
+from esbench.engine.engine import Joined, Lost, Node, Nodes
 from esbench.engine.jobs import EpisodeResult, Job, Task
-from esbench.engine.node_player import Exchange, Report
+from esbench.engine.node_player import Configured, Exchange, Failure, Report
+from esbench.engine.setup import Setup
 
 IN_FLIGHT: Final = 2  # messages per node
 POLL_SECONDS: Final = 1.0
-
-
-class PlayingNode(ABC):
-    """A node that is ready to play, as the coordinator sees it.
-
-    Attributes:
-        host: its name in messages.
-        workers: the number of its workers.
-    """
-
-    host: str
-    workers: int
-
-    @abstractmethod
-    def exchange(self, message: Exchange) -> None:
-        """Send a message, without waiting; the fleet reports the answer."""
-
-    @abstractmethod
-    def abandon(self, number: int) -> None:
-        """Tell the node that job ``number`` is over; there is no answer."""
-
-
-@final
-class NodeAnswered(NamedTuple):
-    """A node has answered its oldest message."""
-
-    node: PlayingNode
-    report: Report
-
-
-@final
-class NodeJoined(NamedTuple):
-    """A node is ready to play."""
-
-    node: PlayingNode
-
-
-@final
-class NodeLost(NamedTuple):
-    """A node is gone; what it has not reported is lost."""
-
-    node: PlayingNode
-
-
-PoolEvent: TypeAlias = NodeAnswered | NodeJoined | NodeLost
-
-
-class Fleet(ABC):
-    """The nodes of a cluster."""
-
-    @abstractmethod
-    def begin(self, number: int, job: Job) -> None:
-        """Make a job available to the nodes."""
-
-    @abstractmethod
-    def events(self, seconds: float) -> Sequence[PoolEvent]:
-        """Wait for events, at most ``seconds``.
-
-        Raises:
-            EsbenchError: a node has reported an error.
-        """
+NOTICE_SECONDS: Final = 60.0  # between two notices that no node is alive
 
 
 @final
@@ -104,13 +45,14 @@ class NodeShare:
         episodes, steps, seconds: reported in all, and the time in which it had episodes.
     """
 
-    node: PlayingNode
+    node: Node
     held: dict[Task, None] = field(default_factory=dict)
     sent: deque[Sent] = field(default_factory=deque)  # messages of this job on the way
     late: int = 0  # messages of earlier jobs on the way
     queued: int = 0  # as last reported
     dropped: list[Task] = field(default_factory=list)  # reported with the next message
     is_fresh: bool = False  # it has received nothing of a job that has just begun
+    has_job: bool = False  # it has received the job
     episodes: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -142,29 +84,52 @@ class NodeShare:
 
 @final
 class Coordinator:
-    """Plays jobs on the nodes of a fleet.
+    """Plays jobs on the nodes of a cluster, which run ``NodePlayer``.
 
     Attributes:
-        shares, workers: the nodes that are alive, and the number of their workers.
+        shares, workers: the nodes that play, and the number of their workers.
         losses, lost_episodes, repeated: lost nodes, the episodes that they had, and the episodes
             that were also given to a second node.
         cpu_time_s, seconds: CPU time of all nodes, and the seconds of each part of their work.
-        waiting: called while no node is alive, every ``POLL_SECONDS``.
     """
 
-    def __init__(self, fleet: Fleet, clock: Callable[[], float] = time.monotonic) -> None:
-        self._fleet, self._clock = fleet, clock
+    def __init__(
+        self,
+        nodes: Nodes,
+        notice: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``notice`` is called when a node is lost, and every minute while there is none."""
+        self._nodes, self._notice, self._clock = nodes, notice, clock
+        self._setup: tuple[Setup, str] | None = None
+        self._configuring: dict[Node, int] = {}  # unanswered calls of ``configure``
+        self._told = -math.inf
         self._number = 0
+        self._job: Any = None
         self._pending: deque[Task] = deque()
         self._results: dict[Task, EpisodeResult] = {}
         self._holders: dict[Task, list[NodeShare]] = {}
         self._due: dict[NodeShare, None] = {}  # nodes to which there may be something to send
-        self.shares: dict[PlayingNode, NodeShare] = {}
+        self.shares: dict[Node, NodeShare] = {}
         self.workers = 0
         self.losses = self.lost_episodes = self.repeated = 0
         self.cpu_time_s = 0.0
         self.seconds: dict[str, float] = {}
-        self.waiting: Callable[[], None] = lambda: None
+
+    def configure(self, setup: Setup, log: str) -> None:
+        """Prepare the nodes for a trial, and wait until those that have joined are ready.
+
+        Raises:
+            EsbenchError: a node has reported an error.
+        """
+        self._setup = setup, log
+        for node in self._configuring:
+            self._configure(node)
+        self.listen(0)
+        while any(self._configuring.values()) or not self.shares:
+            if not any(self._configuring.values()):
+                self._wait()
+            self.listen(POLL_SECONDS)
 
     def play(
         self,
@@ -178,17 +143,18 @@ class Coordinator:
             EsbenchError: a node has reported an error.
         """
         self._number += 1
-        self._fleet.begin(self._number, job)
+        self._job = self._nodes.share(job)
         self._pending, self._results, self._holders = deque(tasks), {}, {}
         for share in self.shares.values():
             share.held, share.dropped, share.queued, share.is_fresh = {}, [], 0, True
+            share.has_job = False
             share.late, share.sent = share.late + len(share.sent), deque()
             share.shortest = math.inf
         self._due = dict.fromkeys(self.shares.values())
         total, told = len(tasks), -1
         while len(self._results) < total:
             if not self.shares:
-                self.waiting()
+                self._wait()
             due, self._due = self._due, {}
             for share in due:
                 self._supply(share, total)
@@ -198,31 +164,56 @@ class Coordinator:
                 progress(told, total)
         for node, share in self.shares.items():
             if share.sent:
-                node.abandon(self._number)
-        results, self._results, self._holders = self._results, {}, {}
+                node.call("abandon", self._number, aside=True)
+        results, self._results, self._holders, self._job = self._results, {}, {}, None
         return results
 
     def listen(self, seconds: float) -> None:
         """Handle events, after waiting for the first one for at most ``seconds``."""
-        for event in self._fleet.events(seconds):
+        self._nodes.wait(seconds)
+        for node, event in self._nodes.take():
             match event:
-                case NodeJoined(node):
-                    share = self.shares[node] = NodeShare(node)
-                    self.workers += node.workers
-                    self._due[share] = None
-                case NodeLost(node):
-                    self._lose(node)
-                case NodeAnswered(node, report):
-                    self._count(self.shares[node], report)
+                case Joined():
+                    self._configuring[node] = 0
+                    self._configure(node)
+                case Configured():
+                    self._configuring[node] -= 1
+                    if node not in self.shares:
+                        share = self.shares[node] = NodeShare(node)
+                        self.workers += node.cores
+                        self._due[share] = None
+                case Report():
+                    self._count(self.shares[node], event)
+                case Failure():
+                    raise event.error(node.name)
+                case Lost():
+                    del self._configuring[node]
+                    if node in self.shares:
+                        self._lose(node)
+
+    def clear(self) -> None:
+        """Forget all nodes, which have ended."""
+        self._configuring, self.shares, self._due = {}, {}, {}
+        self._setup, self.workers = None, 0
+
+    def _configure(self, node: Node) -> None:
+        if self._setup is not None:
+            self._configuring[node] += 1
+            node.call("configure", *self._setup, node.cores)
+
+    def _wait(self) -> None:
+        if self._clock() - self._told >= NOTICE_SECONDS:
+            self._told = self._clock()
+            self._notice("no node of the Ray cluster is alive; waiting for one to join")
 
     def _supply(self, share: NodeShare, total: int) -> None:
         """Send a node what it should play next, if it has not yet enough."""
         if not (self._pending or share.held) and not share.sent:
             self._repeat(share)
-        part = share.node.workers / self.workers
+        part = share.node.cores / self.workers
         while share.can_send:
             fair = math.ceil((total - len(self._results)) * part) - len(share.held)
-            least = max(share.node.workers, share.traveling)
+            least = max(share.node.cores, share.traveling)
             count = min(max(int(len(self._pending) * part / 2), least), fair)
             if share.is_fresh:
                 count = math.ceil(total * part / 2)
@@ -240,11 +231,13 @@ class Coordinator:
             share.held[task] = None
             self._holders.setdefault(task, []).append(share)
         dropped, share.dropped = share.dropped, []
-        own = max(len(tasks), math.ceil(total * share.node.workers / self.workers))
+        own = max(len(tasks), math.ceil(total * share.node.cores / self.workers))
         share.is_fresh = False
         share.sent.append(Sent(len(tasks), self._clock()))
         ahead = bool(tasks and self._pending)
-        share.node.exchange(Exchange(self._number, tasks, dropped, own, ahead))
+        job, share.has_job = None if share.has_job else self._job, True
+        message = Exchange(self._number, tasks, dropped, own, ahead)
+        share.node.call("exchange", message, shared=job)
 
     def _repeat(self, idle: NodeShare) -> None:
         """Let an idle node also play episodes of the node that has had one for the longest time."""
@@ -264,10 +257,6 @@ class Coordinator:
                 self._holders[task] = self._holders.pop(task)
             self.repeated += len(tasks)
             self._send(idle, tasks[::-1], len(tasks))
-
-    def clear(self) -> None:
-        """Forget all nodes, which have ended."""
-        self.shares, self._due, self.workers = {}, {}, 0
 
     def _count(self, share: NodeShare, report: Report) -> None:
         self._due[share] = None
@@ -291,9 +280,10 @@ class Coordinator:
                 if holder is not share:
                     holder.dropped.append(result.task)
 
-    def _lose(self, node: PlayingNode) -> None:
+    def _lose(self, node: Node) -> None:
+        self._notice(f"node {node.name} is gone; its episodes are played again")
         share = self.shares.pop(node)
-        self.workers -= node.workers
+        self.workers -= node.cores
         self._due = dict.fromkeys(self.shares.values())  # an idle node may take its episodes
         self.losses += 1
         orphans = []

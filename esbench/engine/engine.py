@@ -1,17 +1,20 @@
-"""The interface of what plays the episodes of jobs: local processes, or nodes of a cluster."""
+"""The interfaces of what plays the episodes of jobs, and of the nodes of a cluster.
+
+An engine is a pool of local processes, or plays on nodes. A node runs a server, whose methods are
+called without waiting for them.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, final
+from typing import Any, NamedTuple, Self, final
 
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Episodes, Job, Task
-from esbench.engine.servers import Nodes
 from esbench.engine.setup import Setup
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
@@ -42,6 +45,75 @@ class Stopwatch:
         """Return the seconds so far and reset them."""
         taken, self.seconds = self.seconds, {}
         return taken
+
+
+@final
+class Joined(NamedTuple):
+    """A node has joined: its software was compared, and its server runs."""
+
+
+@final
+class Lost(NamedTuple):
+    """A node is lost, with everything that runs there."""
+
+    cause: str
+
+
+class Node(ABC):
+    """A machine of a cluster, which runs a server.
+
+    Attributes:
+        name: of the machine, in messages.
+        cores: the number of cores that it offers.
+    """
+
+    name: str
+    cores: int
+
+    @abstractmethod
+    def call(
+        self, method: str, *arguments: object, shared: Any = None, aside: bool = False
+    ) -> None:
+        """Call a method of the server; an answer that is not None becomes an event of the node.
+
+        Calls are executed in order, except those made ``aside``. ``shared`` is what ``Nodes.share``
+        returned; the method receives it as bytes, after the arguments.
+        """
+
+
+class Nodes(ABC):
+    """The nodes of a cluster, which come and go."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """The number of nodes at the moment."""
+
+    @abstractmethod
+    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
+        """Start ``server()`` on every node that has this user code, also those that join later.
+
+        UsageError if a node cannot be used, and no other one is in use.
+        """
+
+    @abstractmethod
+    def share(self, value: object) -> Any:
+        """Pickle a value for ``Node.call``; a large one is stored once for all nodes."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Wait for an event, at most so long."""
+
+    @abstractmethod
+    def take(self) -> Sequence[tuple[Node, object]]:
+        """All events at once: ``Joined``, ``Lost`` and the answers of servers.
+
+        EsbenchError as ``serve``.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all servers."""
 
 
 class Engine(ABC):

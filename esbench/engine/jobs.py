@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -120,18 +120,12 @@ class Episodes:
 
     def joined(self, more: Episodes) -> Episodes:
         """These episodes followed by those of further members."""
-        return Episodes(
-            np.concatenate([self.returns, more.returns]),
-            np.concatenate([self.lengths, more.lengths]),
-            np.concatenate([self.center_returns, more.center_returns]),
-            np.concatenate([self.center_lengths, more.center_lengths]),
-            self.moments + more.moments,
-            np.concatenate([self.behaviors, more.behaviors]),
-            np.concatenate([self.training_returns, more.training_returns]),
-            np.concatenate([self.ranked_training_returns, more.ranked_training_returns]),
-            np.concatenate([self.ranked_lengths, more.ranked_lengths]),
-            self.eval_steps + more.eval_steps,
-        )
+        joined: dict[str, Any] = {}
+        for each in fields(self):
+            ours, theirs = getattr(self, each.name), getattr(more, each.name)
+            is_array = isinstance(ours, np.ndarray)
+            joined[each.name] = np.concatenate([ours, theirs]) if is_array else ours + theirs
+        return Episodes(**joined)
 
     def merge_into(self, statistics: ObservationStatistics, shift: Vector) -> None:
         """Add the observations to running statistics, in member order.

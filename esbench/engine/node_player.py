@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, final
 
 from esbench.core.errors import (
     USER_CODE_ERRORS,
@@ -34,6 +35,11 @@ class Exchange(NamedTuple):
     dropped: Sequence[Task]
     total: int  # the number of episodes of the job that this node will play, about
     ahead: bool  # whether more episodes will follow
+
+
+@final
+class Configured(NamedTuple):
+    """From a node: its workers are prepared for a trial."""
 
 
 @final
@@ -68,35 +74,34 @@ class Failure(NamedTuple):
         return TrainingError(f"node {host}: {self.message}")
 
 
-Answer: TypeAlias = Report | Failure
-
-
 @final
 class NodePlayer:
     """Answers exchanges, one after the other; ``abandon`` may be called by another thread."""
 
-    def __init__(self, workers: int, slots: int) -> None:
-        self._pool = WorkerPool(workers, slots)
+    def __init__(self) -> None:
+        self._pool: WorkerPool | None = None
         self._number = -1  # of the job that the workers play
         self._abandoned = -1  # this job and those before it are over
         self._cpu_time_s = 0.0
 
-    def configure(self, setup: Setup, log: Path | None) -> Failure | None:
-        """Prepare the workers for a trial."""
+    def configure(self, setup: Setup, log: str, workers: int) -> Configured | Failure:
+        """Prepare the workers for a trial; their number is that of the first call."""
         try:
-            self._pool.configure(setup, log)
+            self._pool = self._pool or WorkerPool(workers)
+            self._pool.configure(setup, Path(log))
         except USER_CODE_ERRORS as error:  # reported; the node goes on
             return _failure(error)
-        return None
+        return Configured()
 
-    def exchange(self, message: Exchange, load: Callable[[], Job]) -> Answer:
-        """Play episodes until there is something to report; ``load`` gives the job.
+    def exchange(self, message: Exchange, job: bytes | None = None) -> Report | Failure:
+        """Play episodes until there is something to report.
 
         That is when workers need more episodes and ``message.ahead`` promises some, when there are
-        results and no queue, and after ``REPORT_SECONDS``.
+        results and no queue, and after ``REPORT_SECONDS``. The first message of a job comes with
+        the pickled job.
         """
         try:
-            return self._exchange(message, load)
+            return self._exchange(message, job)
         except USER_CODE_ERRORS as error:
             self.close()
             return _failure(error)
@@ -108,15 +113,18 @@ class NodePlayer:
     def close(self) -> None:
         """End the workers."""
         self._number = -1
-        self._pool.close()
+        if self._pool is not None:
+            self._pool.close()
 
-    def _exchange(self, message: Exchange, load: Callable[[], Job]) -> Report:
+    def _exchange(self, message: Exchange, pickled: bytes | None) -> Report:
         pool, number = self._pool, message.number
+        assert pool is not None, "configure first"
         results: list[EpisodeResult] = []
         started = time.monotonic()
         if number > self._abandoned:
-            if number != self._number:
-                pool.begin(load(), message.tasks, message.total)
+            if pickled is not None:
+                job: Job = pickle.loads(pickled)  # noqa: S301
+                pool.begin(job, message.tasks, message.total)
                 self._number = number
             else:
                 pool.drop(message.dropped)

@@ -38,11 +38,7 @@ class Suspended(NamedTuple):
 
     task: Task
     simulation: Any  # the state that the backend has saved
-    total: float  # the return so far
-    clipped: float  # the sum of the clipped rewards so far
-    length: int
-    sums: Vector  # of the observations so far, [n]
-    squares: Vector
+    counters: list[Any]  # the player's sums so far
     noise: np.random.Generator | None  # the stream of the action noise
 
 
@@ -76,6 +72,9 @@ class Player:
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._sums = np.zeros((slots, self._observations.size))
         self._squares = np.zeros((slots, self._observations.size))
+        self._counters: list[npt.NDArray[Any]] = [
+            self._returns, self._clipped, self._lengths, self._sums, self._squares
+        ]  # fmt: skip
         together = min(slots, max(1, TOGETHER // self._observations.size))
         self._centered, self._squared = np.zeros((2, together, self._observations.size))
         self._pending: deque[Task | Suspended] = deque()
@@ -197,7 +196,7 @@ class Player:
         self.backend.start(slot, job.environment_seed(task))
         self.watch.lap("reset")
         self._noise[slot] = job.noise_stream(task) if job.action_noise else None
-        for counter in (self._returns, self._clipped, self._lengths, self._sums, self._squares):
+        for counter in self._counters:
             counter[slot] = 0
         if job.characterize and task.member != CENTER:
             self._behaviors[slot].begin(self._views[slot])
@@ -208,9 +207,8 @@ class Player:
         assert mover is not None, "suspended by a backend that moves episodes"
         mover.restore(slot, episode.simulation)
         self._noise[slot] = episode.noise
-        self._returns[slot], self._clipped[slot] = episode.total, episode.clipped
-        self._lengths[slot] = episode.length
-        self._sums[slot], self._squares[slot] = episode.sums, episode.squares
+        for counter, value in zip(self._counters, episode.counters, strict=True):
+            counter[slot] = value
         self.watch.lap("reset")
 
     def _occupy(self, slot: int, task: Task) -> None:
@@ -243,16 +241,8 @@ class Player:
         mover = self._mover
         assert mover is not None, "only called if episodes can be moved"
         simulation = mover.save(slot)
-        return Suspended(
-            task=self._vacate(slot),
-            simulation=simulation,
-            total=float(self._returns[slot]),
-            clipped=float(self._clipped[slot]),
-            length=int(self._lengths[slot]),
-            sums=self._sums[slot].copy(),
-            squares=self._squares[slot].copy(),
-            noise=self._noise[slot],
-        )
+        counters = [counter[slot].copy() for counter in self._counters]
+        return Suspended(self._vacate(slot), simulation, counters, self._noise[slot])
 
     def _vacate(self, slot: int) -> Task:
         task = self._tasks[slot]

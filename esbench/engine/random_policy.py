@@ -1,15 +1,12 @@
-"""Uniformly random actions: the zero of normalized scores, and the speed of plain Gymnasium.
+"""The returns of uniformly random actions, which are the zero of normalized scores.
 
-The loops use Gymnasium only and share no code with the rollouts with which they are compared.
+The loop uses Gymnasium only, and shares no code with the player.
 """
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
-from typing import Any, Final
 
-import gymnasium
 import numpy as np
 
 from esbench.core.arrays import Vector
@@ -21,8 +18,6 @@ from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.grids.trial_spec import EnvironmentSpec
-
-ACTIONS: Final = 1000  # drawn before the clock starts, then used in turn
 
 
 def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int) -> Vector:
@@ -64,21 +59,3 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
                 ended |= returned.flag("truncated", truncated)
                 require_end(steps, environment.id, environment.kwargs)
     return returns
-
-
-def random_steps_per_second(env: gymnasium.Env[Any, Any], seconds: float) -> float:
-    """The steps per second of an environment with random actions.
-
-    The time includes resets, but not the drawing of actions. At least one step is made.
-    """
-    env.action_space.seed(0)
-    actions = [env.action_space.sample() for _ in range(ACTIONS)]
-    env.reset(seed=0)
-    steps, elapsed, start = 0, 0.0, time.perf_counter()
-    while not steps or elapsed < seconds:
-        _, _, terminated, truncated, _ = env.step(actions[steps % ACTIONS])
-        steps += 1
-        if terminated or truncated:
-            env.reset()
-        elapsed = time.perf_counter() - start
-    return steps / elapsed

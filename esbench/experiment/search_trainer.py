@@ -12,8 +12,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import Algorithm, algorithm_class
-from esbench.algorithms.own_state import restored_twin
+from esbench.algorithms.algorithm_checker import check_search
+from esbench.algorithms.base import Algorithm, algorithm_class, is_builtin
 from esbench.algorithms.search_settings import MOST_MEMBERS
 from esbench.core.arrays import State, Vector
 from esbench.core.errors import TrainingError, UsageError, require_choice
@@ -74,7 +74,6 @@ class SearchTrainer(Trainer):
         generator = stream(spec.seed, Purpose.INITIALIZATION)
         cls = algorithm_class(spec.algorithm.name)
         center, shapes = self.template.initial_parameters(generator), self.template.shapes
-        self._start = center  # of a resumed trainer too, which does not read ``spec.init_from``
         if source is not None:
             self._require_same_policy(source)
             center = source.algorithm.averaged_center
@@ -214,6 +213,8 @@ class SearchTrainer(Trainer):
     def _generations(self, limit: int) -> Iterator[GenerationRecord]:
         if not self._consistent:
             raise TrainingError("an update has failed; load a state or start the trial again")
+        if self.progress.generation == 0 and not is_builtin(type(self.algorithm)):
+            check_search(type(self.algorithm), self.algorithm.settings)
         while not self._is_spent(limit):
             self._evaluator.prepare()  # loading is not part of the time of training
             self._counted = self._clocks()
@@ -305,11 +306,8 @@ class SearchTrainer(Trainer):
         plan, cap = algorithm.plan, evaluator.episode_cap(self.progress.env_steps)
         center, normalizer = algorithm.center, evaluator.normalizer(plan.lineage)
         centers_own = evaluator.normalizer(plan.center_lineage)
-        twin = restored_twin(algorithm, self._start, population)
         with drawing_threads(min(self._pool.size, usable_cores())):  # the workers are idle
             algorithm.tell(population, fitness, played.behaviors)
-            if twin is not None:
-                twin.require_equal(algorithm, fitness, played.behaviors)
             if plan.center_is_member and not np.array_equal(algorithm.center, center):
                 evaluator.keep_statistics(plan)
             evaluator.learn(played, plan.lineage)

@@ -16,7 +16,7 @@ from esbench.core.errors import error_text
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import GridWatcher, Outcome
 from esbench.grids.trial_spec import flatten
-from esbench.integrations.trackers.base import TrackedRow, TrackedRun, Tracker
+from esbench.integrations.trackers.tracker import TrackedRow, TrackedRun, Tracker
 from esbench.store.generation_record import GenerationRecord
 
 PERIOD_SECONDS: Final = 1.0  # between two writes, so that one write holds many rows

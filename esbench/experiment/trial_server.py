@@ -5,15 +5,17 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from esbench.core.errors import TrainingError
 from esbench.engine.child_process import Child, end
-from esbench.engine.servers import Arrival
 from esbench.engine.worker_pool import PATIENCE
 from esbench.experiment.trial_processes import TrialArguments, trial_main
 
 MOST_MESSAGES: Final = 100  # that wait for the driver; then the trials wait
+
+Arrival: TypeAlias = tuple[int, Any]
+"""The number of a place, and a message of the process there."""
 
 
 @final

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 from esbench.core.errors import DamagedTrialError, EsbenchError
 from esbench.core.json_text import Json
 from esbench.core.process import interrupts_delayed
-from esbench.engine.servers import Lost, Node, Nodes
+from esbench.engine.engine import Joined, Lost, Node, Nodes
 from esbench.engine.worker_pool import MAX_DEATHS, WorkerPool
 from esbench.experiment.engines import schedule
 from esbench.experiment.run_trial import check_each, outcome_without_training
@@ -124,6 +124,7 @@ class TrialsOnNodes:
         self._nodes = nodes
         self._slots, self._callbacks, self._at_once = slots, callbacks, at_once
         self._limits, self._tell = limits, tell
+        self._joined: list[Node] = []  # without places
         self._places: list[_Place] = []
         self._pending = deque(UnfinishedTrial(trial) for trial in trials if not trial.is_done)
         # Of trials that have begun here.
@@ -215,7 +216,8 @@ class TrialsOnNodes:
 
     def _join(self) -> None:
         """Make places on the nodes that are new, as many as suit their share of the trials."""
-        joined = self._nodes.joined()
+        self._take()
+        joined, self._joined = self._joined, []
         count = len({place.node for place in self._places}) + len(joined)
         runs = dict.fromkeys([*self._locks, *self._pending])
         left = [run.trial.spec.budget.env_steps for run in runs]
@@ -254,22 +256,30 @@ class TrialsOnNodes:
         return found is None
 
     def _receive(self) -> None:
-        """Wait for messages; a lost node is the death of all its processes."""
-        if self._inbox:
-            return
-        self._nodes.wait(PERIOD_SECONDS)
+        """Wait for messages."""
+        if not self._inbox:
+            self._nodes.wait(PERIOD_SECONDS)
+            self._take()
+
+    def _take(self) -> None:
+        """Take the messages that have arrived; a lost node is the death of all its processes."""
         with interrupts_delayed():
-            for node, arrived in self._nodes.take():
+            for node, event in self._nodes.take():
                 places = {place.number: place for place in self._places if place.node is node}
-                if isinstance(arrived, Lost):
-                    died = Died(arrived.cause)
-                    self._inbox.extend((place, died) for place in places.values())
-                    self._places = [place for place in self._places if place.node is not node]
-                else:
-                    self._inbox.extend((places[number], message) for number, message in arrived)
-                    for run in (places[number].run for number, _ in arrived):
-                        if run is not None:
-                            run.clock.note_progress()
+                match event:
+                    case Joined():
+                        self._joined.append(node)
+                        node.call("receive", aside=True)
+                    case Lost(cause):
+                        self._inbox.extend((place, Died(cause)) for place in places.values())
+                        self._places = [place for place in self._places if place.node is not node]
+                        self._joined = [each for each in self._joined if each is not node]
+                    case list(arrived):
+                        node.call("receive", aside=True)
+                        self._inbox.extend((places[number], message) for number, message in arrived)
+                        for run in (places[number].run for number, _ in arrived):
+                            if run is not None:
+                                run.clock.note_progress()
 
     def _handle(self) -> tuple[Trial, WatcherCall] | None:
         """Apply the next message completely; returns what is left to display."""

@@ -1,4 +1,4 @@
-"""The base of the adapters of other libraries' algorithms.
+"""Optional packages, and the base of the adapters of other libraries' algorithms.
 
 Such a library samples its own population, so the members are stored and their number is the
 library's choice. An adapter protects the library from input it may not support: a return that is
@@ -23,6 +23,7 @@ from esbench.algorithms.search_settings import AlgorithmSettings, Positive
 from esbench.core.arrays import Matrix
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.population import StoredPopulation
+from esbench.core.registry import DISTRIBUTION, extra_command
 
 
 @final
@@ -53,6 +54,31 @@ def imported(name: str) -> ModuleType:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name} cannot be imported ({reason})") from error
+
+
+def optional(name: str, extra: str, user: str) -> Any:
+    """A module of an optional package; UsageError, which names ``user`` and the extra to install.
+
+    >>> optional("json", "tune", "tuning").loads("1")
+    1
+    """
+    package = name.partition(".")[0]
+    # A folder of that name, such as a tracker's own, has a specification without an origin.
+    if getattr(find_spec(package), "origin", None) is None:
+        raise UsageError(
+            f"{user} needs the package {package!r}, which is not installed; install the extra "
+            f"{extra!r}: {extra_command(DISTRIBUTION, extra)}"
+        )
+    return imported(name)
+
+
+def ffmpeg_program() -> str:
+    """The path of the program ffmpeg; UsageError if the extra ``video`` is not installed."""
+    user = "an MP4 (a .gif needs no ffmpeg)"
+    try:
+        return str(optional("imageio_ffmpeg", "video", user).get_ffmpeg_exe())
+    except RuntimeError as error:
+        raise UsageError(f"{user} needs ffmpeg: {error}") from None
 
 
 class ExternalSettings(AlgorithmSettings, ABC):

@@ -20,9 +20,9 @@ from esbench.core.errors import UsageError
 from esbench.core.escape import without_passwords
 from esbench.core.files import disk_errors
 from esbench.core.json_text import Json
-from esbench.core.registry import DISTRIBUTION, extra_command
 from esbench.core.search_space import SearchSpace, SettingSpace
 from esbench.core.seeding import Purpose, stream
+from esbench.integrations.library import optional
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -200,11 +200,7 @@ class OptunaStudy:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        command = extra_command(DISTRIBUTION, "tune")
-        raise UsageError(f"tuning needs Optuna: install the extra 'tune' ({command})") from None
+    optuna = optional("optuna", "tune", "tuning")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

@@ -1,6 +1,6 @@
 """A Ray cluster (the extra ``ray``): the connection, its nodes, and the software of each node.
 
-Ray is imported here and in ``ray_fleet`` only, when a cluster is used for the first time.
+Ray is imported here only, when a cluster is used for the first time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
 from esbench.core.errors import UsageError
-from esbench.core.registry import DISTRIBUTION, extra_command
 from esbench.engine.worker_pool import usable_cores
+from esbench.integrations.library import optional
 from esbench.store.provenance import Origin, changes, code_here, provenance
 
 ANSWER_SECONDS: Final = 10.0  # Ray itself waits for minutes at a wrong address
@@ -105,7 +105,9 @@ class RayCluster:
         Raises:
             UsageError: Ray is not installed, or the address is wrong or does not answer.
         """
-        self.ray = imported_ray()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        self.ray = optional("ray", "ray", "the engine 'ray'")
+        optional("ray.util.scheduling_strategies", "ray", "the engine 'ray'")
         self.address = address
         self._owned = not self.ray.is_initialized()
         self.is_local = address is None and self._owned
@@ -181,20 +183,6 @@ class RayCluster:
             raise UsageError(f"{where}: {reason} (see docs/how-to/ray.md)") from None
 
 
-def imported_ray() -> Any:
-    """The module ``ray``; UsageError if it is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.util.scheduling_strategies
-    except ImportError:
-        command = extra_command(DISTRIBUTION, "ray")
-        raise UsageError(
-            f"the engine 'ray' needs Ray: install the extra 'ray' ({command})"
-        ) from None
-    return ray
-
-
 def require_server(address: str) -> None:
     """Raises UsageError within seconds if no Ray can be at an address HOST:PORT."""
     host, colon, port = str(address).rpartition(":")
@@ -215,14 +203,6 @@ def require_server(address: str) -> None:
             f"--address {address}: that is no Ray; expected the head of a Ray cluster, which "
             "'ray start --head' prints"
         )
-
-
-def refusal(node: ClusterNode, difference: str) -> str:
-    """The sentence about a node whose software differs."""
-    return (
-        f"node {node.host} would not give the same bits ({difference}); expected the same "
-        "versions, processor and files of user code on every node, or --allow-mixed"
-    )
 
 
 def _choose_token() -> None:

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import final
 
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
-from esbench.engine.coordinator import POLL_SECONDS, Coordinator
+from esbench.engine.coordinator import Coordinator
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Episodes, Job, Task, collect
+from esbench.engine.node_player import NodePlayer
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import DEFAULT_SLOTS, WorkerPool
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
-from esbench.integrations.ray_fleet import RayFleet
-from esbench.integrations.ray_trials import RayNodes
+from esbench.integrations.ray_nodes import RayNodes
 from esbench.store.provenance import importable_code
 
 
 @final
 class RayEngine(Engine):
-    """The nodes of a Ray cluster as workers; the results are those of the local engine."""
+    """The nodes of a Ray cluster as workers; the results are those of the local engine.
+
+    >>> with RayEngine("10.0.0.1:6379") as engine:  # doctest: +SKIP
+    ...     esbench.make_trainer("openai_es", env="Ant-v5", engine=engine).train()
+    """
 
     def __init__(
         self, address: str | None = None, workers: int | None = None, allow_mixed: bool = False
@@ -48,11 +51,11 @@ class RayEngine(Engine):
         self._options = address, workers, allow_mixed
         self._wanted: tuple[Setup, str] | None = None
         self._checker: WorkerPool | None = None
-        self._told = -60.0
-        self._connect()
+        self._cluster = RayCluster(address)
+        self._nodes = self.machines()
+        self._coordinator = Coordinator(self._nodes, lambda text: self.notice(text))
         try:
             self.start()
-            self._await_prepared()
         except BaseException:
             self.close()
             raise
@@ -72,8 +75,8 @@ class RayEngine(Engine):
         return {
             "nodes": [
                 {
-                    "host": node.host,
-                    "workers": node.workers,
+                    "host": node.name,
+                    "workers": node.cores,
                     "steps_per_second": share.steps_per_second,
                     "in_flight": len(share.held),
                 }
@@ -82,7 +85,7 @@ class RayEngine(Engine):
             "losses": coordinator.losses,
             "lost_episodes": coordinator.lost_episodes,
             "repeated_episodes": coordinator.repeated,
-            "mixed": self._fleet.mixed,
+            "mixed": self._nodes.mixed,
         }
 
     @property
@@ -102,34 +105,22 @@ class RayEngine(Engine):
         return partial(_join, cluster.head, workers, allow_mixed, cluster.is_local)
 
     def start(self) -> None:
-        """Start the actors of all nodes in the background."""
-        self._fleet.look()
+        """Start an actor on every node without one, and wait for the nodes that are there."""
+        self._nodes.serve(NodePlayer, {})
 
     def compare_code(self, spec: TrialSpec) -> None:
         """Compare the user code of a trial with that of the nodes, those that join included."""
-        self.start()
-        try:
-            self._fleet.compare(importable_code([spec]))
-            self._await_prepared()
-        except BaseException:
-            self._end_workers()
-            raise
+        with self._ending_workers():
+            self._nodes.serve(NodePlayer, importable_code([spec]))
 
     def configure(self, setup: Setup, log: Path | None = None) -> None:
         """Prepare the nodes for a trial and wait until those that are alive now are ready."""
         wanted = setup, str(log if log and self._cluster.is_local else os.devnull)
         if wanted == self._wanted:
             return
-        try:
-            self._fleet.configure(*wanted)
-            self._coordinator.listen(0)
-            while self._fleet.is_preparing or not self._coordinator.shares:
-                if not self._fleet.is_preparing:
-                    self._wait()
-                self._coordinator.listen(POLL_SECONDS)
-        except BaseException:
-            self._end_workers()
-            raise
+        with self._ending_workers():
+            self.start()
+            self._coordinator.configure(*wanted)
         self._wanted = wanted
 
     def check(self, environment: EnvironmentSpec) -> None:
@@ -150,11 +141,8 @@ class RayEngine(Engine):
         """Play every task once and return the results in task order."""
         assert self._wanted is not None, "configure first"
         coordinator = self._coordinator
-        try:
+        with self._ending_workers():
             results = coordinator.play(job, tasks, self.progress)
-        except BaseException:
-            self._end_workers()
-            raise
         self.cpu_time_s = coordinator.cpu_time_s
         self.watch.add(coordinator.seconds)
         coordinator.seconds = {}
@@ -167,27 +155,20 @@ class RayEngine(Engine):
         self._end_workers()
         self._cluster.close()
 
-    def _connect(self) -> None:
-        address, workers, allow_mixed = self._options
-        self._cluster = RayCluster(address)
-        self._fleet = RayFleet(self._cluster, workers, allow_mixed, lambda text: self.notice(text))
-        self._coordinator = Coordinator(self._fleet)
-        self._coordinator.waiting = self._wait
-
-    def _await_prepared(self) -> None:
-        while self._fleet.is_preparing:
-            self._coordinator.listen(POLL_SECONDS)
+    @contextlib.contextmanager
+    def _ending_workers(self) -> Iterator[None]:
+        """End all workers if there is an error, or an interrupt."""
+        try:
+            yield
+        except BaseException:
+            self._end_workers()
+            raise
 
     def _end_workers(self) -> None:
         self._wanted = None
         self._coordinator.clear()
         with contextlib.suppress(Exception):  # the connection may be what failed
-            self._fleet.end()
-
-    def _wait(self) -> None:
-        if time.monotonic() - self._told >= 60:
-            self._told = time.monotonic()
-            self.notice("no node of the Ray cluster is alive; waiting for one to join")
+            self._nodes.close()
 
 
 def _join(address: str, workers: int | None, allow_mixed: bool, is_local: bool) -> RayEngine:

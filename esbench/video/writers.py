@@ -17,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from esbench.core.errors import UsageError
-from esbench.integrations.ffmpeg import ffmpeg_program
+from esbench.integrations.library import ffmpeg_program
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
 

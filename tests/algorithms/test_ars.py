@@ -56,11 +56,6 @@ def test_truncated_to_all_pairs_it_is_untruncated(num_best):
     assert not np.array_equal(truncated, fewer)
 
 
-def test_the_version_is_only_the_filter_and_the_truncation():
-    one, two = (make(num_pairs=8, num_best=3, version=version) for version in ("V1-t", "V2-t"))
-    np.testing.assert_array_equal(climb(one, 5), climb(two, 5))
-
-
 @pytest.mark.parametrize(("version", "normalizes"), VERSIONS.items())
 def test_the_second_versions_normalize_observations(make_spec, version, normalizes):
     given = {"version": version, "num_pairs": 4, "num_best": 4}
@@ -90,12 +85,6 @@ def test_a_stronger_layers_size_displaces_the_other_name(make_spec, weak, strong
     assert ARS(again, START, 0).population_size == size
 
 
-def test_sizes_by_either_name():
-    assert make(num_pairs=5).population_size == 10
-    assert make(population_size=10).population_size == 10
-    assert make(num_pairs=5, population_size=10).population_size == 10
-
-
 @pytest.mark.parametrize(
     ("growth", "num_best", "kept"), [(8, 3, 3), (16, 3, 6), (20, 3, 7), (24, None, 24), (9, 8, 9)]
 )
@@ -117,15 +106,6 @@ def test_of_pairs_that_tie_for_the_last_place_the_earlier_is_kept(num_best, kept
     algorithm.tell(algorithm.ask(), pairs.ravel())
     expected = paper_step(START, deltas, *pairs[kept].T, b=num_best, alpha=0.02)
     np.testing.assert_allclose(algorithm.center, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_failed_member_counts_as_the_worst(value):
-    failing, worst = (make(num_pairs=3, num_best=2) for _ in range(2))
-    # The second pair is kept for its better member; the third is the worst.
-    failing.tell(failing.ask(), [1.0, 4.0, value, 8.0, value, value])
-    worst.tell(worst.ask(), [1.0, 4.0, 1.0, 8.0, 1.0, 1.0])
-    np.testing.assert_array_equal(failing.center, worst.center)
 
 
 @pytest.mark.parametrize(

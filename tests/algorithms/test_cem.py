@@ -52,12 +52,6 @@ def test_an_extra_variance_without_end_is_infinite():
     assert algorithm.sigma == math.inf
 
 
-def test_the_extra_variance_keeps_within_the_bounds():
-    algorithm = make(sigma=1.0, extra_sigma_ratio=3.0, sigma_max=1.2)
-    climb(algorithm, 3)
-    np.testing.assert_array_equal(deviations(algorithm), 1.2)
-
-
 @pytest.mark.parametrize(
     ("returns", "elites", "weights"),
     [
@@ -119,24 +113,6 @@ def test_ties_do_not_change_sigma_on_average():
         growth.append(np.mean(deviations(algorithm) ** 2))
     error = np.std(growth) / np.sqrt(len(growth))
     assert abs(np.mean(growth) - 1.0) < 4 * error
-
-
-def test_the_variance_of_two_close_members_does_not_cancel():
-    """The textbook sum of squares less the square of the sum would keep no digit of it."""
-    population = normals(2)
-
-    class Close:
-        center = START
-        row = population.row
-
-        class noise:  # noqa: N801
-            @staticmethod
-            def blocks(row):
-                yield slice(0, P), 3.0 + 2.0**-30 * np.full(P, float(row))
-
-    mean, variance = fit(Close, np.ones(2))
-    np.testing.assert_allclose(mean, 3.0 + 2.0**-31, rtol=1e-15)
-    np.testing.assert_allclose(variance, 2.0**-61, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ import pytest
 from searches import assert_same, climb, printed_with_one_and_two_threads, written
 
 import esbench
-from esbench.algorithms.cma_es import CMAESSettings
 from esbench.core.seeding import noise_key
-from esbench.core.settings import parse
 from esbench.environments.functions import ellipsoid, rotated_ellipsoid, sphere
 
 P = 10
@@ -78,20 +76,6 @@ def test_a_checkpoint_holds_nothing_that_lay_in_memory(name):
 
 
 @both
-def test_an_earlier_center_stays_what_it_was(name):
-    algorithm = make(name)
-    centers = [algorithm.center]
-    for _ in range(3):
-        run(algorithm, 1)
-        centers.append(algorithm.center)
-    copies = [center.copy() for center in centers]
-    run(algorithm, 3)
-    np.testing.assert_array_equal(centers, copies)
-    np.testing.assert_array_equal(centers[0], 1.0)
-    assert len(np.unique(centers, axis=0)) == 4
-
-
-@both
 def test_a_slope_without_end_does_not_end_in_an_error(name):
     algorithm = make(name, num_params=3, sigma=1e20)
     run(algorithm, 300, lambda points: points.sum(axis=1))
@@ -99,15 +83,6 @@ def test_a_slope_without_end_does_not_end_in_an_error(name):
     assert np.isfinite(algorithm.center).all()
     assert np.isfinite(algorithm.ask().members()).all()
     assert 0.0 < algorithm.sigma < math.inf
-
-
-@both
-def test_a_deviation_that_shrinks_to_nothing_does_not_end_in_an_error(name):
-    algorithm = make(name, num_params=3, sigma=1e-290, center_init=0.0)
-    run(algorithm, 500, lambda points: np.abs(points).sum(axis=1))
-    assert np.isfinite(algorithm.ask().members()).all()
-    assert algorithm.sigma >= 0.0
-    assert algorithm.generation == 500
 
 
 @both
@@ -148,13 +123,6 @@ def test_an_update_that_is_not_finite_is_not_made(name, attribute, value, monkey
     assert sphere(algorithm.center) < sphere(before["center"])
 
 
-def test_settings_can_be_read_back_and_start_anywhere():
-    table = {"radius": 1.0, "center_init": [1.0, 2.0]}
-    parsed = parse(CMAESSettings, table, "test")
-    assert parsed.center_init == (1.0, 2.0)
-    assert parse(CMAESSettings, parsed.model_dump(), "test") == parsed
-
-
 def test_sigma_is_of_the_parameters_and_not_of_the_step_size_alone():
     algorithm = make("cma_es", num_params=4)
     run(algorithm, 30, ellipsoid)
@@ -164,12 +132,6 @@ def test_sigma_is_of_the_parameters_and_not_of_the_step_size_alone():
         drawn += list(population.members() - algorithm.center)
         algorithm.tell(population, np.zeros(len(population)))
     assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(np.square(drawn))), rel=0.1)
-
-
-def test_as_many_members_as_the_diagonal_can_learn_from_converge():
-    algorithm = make("sep_cma_es", population_size=79)
-    run(algorithm, 100)
-    assert sphere(algorithm.center) < 1e-15
 
 
 def test_the_library_is_imported_when_it_is_used():

@@ -1,5 +1,4 @@
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -80,20 +79,3 @@ def test_without_matrices_it_is_openai_es(changes, shapes):
         run(low, 1)
         run(full, 1)
         np.testing.assert_array_equal(low.center, full.center)
-
-
-@pytest.mark.parametrize("shapes", [((1, 1),), ((1,),), ((),)])
-def test_one_parameter_and_two_members(shapes):
-    algorithm = make(num_params=1, shapes=shapes, population_size=2, weight_decay=0.0)
-    run(algorithm, 60, lambda members: -((members[:, 0] - 1.0) ** 2))
-    assert algorithm.center == pytest.approx(1.0, abs=0.2)
-
-
-def test_memory_at_a_million_parameters_is_a_few_vectors():
-    shapes = ((1000, 990), (1000,), (9000, 1))
-    algorithm = make(num_params=1_000_000, shapes=shapes, optimizer="clipup")
-    tracemalloc.start()
-    algorithm.tell(algorithm.ask(), np.arange(float(SIZE)))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 8 * 8_000_000  # bytes; the members are twenty vectors of 8,000,000

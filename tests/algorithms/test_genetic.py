@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import esbench
-from esbench.algorithms import genetic, genomes
+from esbench.algorithms import genetic
 from esbench.algorithms.genetic import Genetic, GeneticSettings
 from esbench.core.noise import GaussianNoise
 from esbench.core.seeding import Purpose, noise_key, stream
@@ -54,7 +54,7 @@ def step(algorithm):
 
 def fresh(monkeypatch):
     """Forget what this process has decoded, as another process would have."""
-    monkeypatch.setattr(genetic, "DECODER", genomes.Decoder())
+    monkeypatch.setattr(genetic, "DECODER", genetic.Decoder())
 
 
 def papers(generations, elite_episodes, num_parents):
@@ -125,15 +125,6 @@ def test_a_probe_replays_the_elite_and_the_best_others():
     np.testing.assert_array_equal(second.member(0), expected[2])
 
 
-@pytest.mark.parametrize("answer", [[1.0] * 4, [math.nan] * 4, [2.0, 2.0, 1.0, math.nan]])
-def test_of_equal_candidates_the_elite_stays(answer):
-    algorithm = make()
-    step(algorithm)
-    algorithm.tell(algorithm.ask(), answer)
-    np.testing.assert_array_equal(algorithm.center, START)
-    assert not algorithm.plan.probe
-
-
 def test_deviations_can_differ_by_parameter():
     sigma, sigma_init = np.arange(1.0, P + 1), np.arange(P, 0.0, -1.0)
     settings = GeneticSettings(
@@ -196,17 +187,6 @@ def test_a_long_chain_has_the_same_bits_however_it_is_decoded(episodes, monkeypa
                 np.testing.assert_array_equal(traveled.members([17, 3]), everyone[[17, 3]])
                 np.testing.assert_array_equal(traveled.members(), everyone)
     assert max(map(len, algorithm.ask().genomes)) > 15
-
-
-def test_a_worker_that_missed_generations_catches_up(monkeypatch):
-    algorithm, missing = make(), genomes.Decoder()
-    for generation in range(30):
-        population = step(algorithm)
-        if generation % 4 == 3:
-            expected = population.members()
-            with monkeypatch.context() as patch:
-                patch.setattr(genetic, "DECODER", missing)
-                np.testing.assert_array_equal(population.members(), expected)
 
 
 @pytest.mark.parametrize(
@@ -285,27 +265,6 @@ def test_memory_at_a_million_parameters_is_the_parents(monkeypatch):
         # Nine genomes, and two vectors more while they replace those of the generation before.
         assert peak < (9 + 2 + 0.1) * vector
         assert held < (9 + 0.1) * vector
-
-
-def test_a_population_travels_as_seeds():
-    algorithm = make(population_size=40, num_parents=20, elite_episodes=0)
-    for _ in range(40):
-        step(algorithm)
-    content = pickle.dumps(algorithm.ask())
-    mutations = sum(map(len, algorithm.ask().genomes))
-    assert mutations > 500
-    assert len(content) < 8 * P + 12 * mutations + 2000
-
-
-def test_extending_adds_children():
-    algorithm = make()
-    step(algorithm)
-    algorithm.tell(algorithm.ask(), np.arange(4.0))
-    population = algorithm.ask()
-    longer = population.extended(3 * SIZE)
-    assert np.unique(longer.members(), axis=0).shape == (3 * SIZE, P)
-    algorithm.tell(longer, np.arange(3.0 * SIZE))
-    assert algorithm.ask().genomes[1] == longer.genome(3 * SIZE - 1)
 
 
 def test_one_worker_is_as_good_as_two(make_spec, pool):

@@ -1,7 +1,4 @@
-"""Every algorithm learns: a rotated ellipsoid here, CartPole in test_learns_cartpole.py.
-
-The sphere, and that each beats random search, is in test_contract.py.
-"""
+"""Every algorithm on every test function; CartPole is in test_learns_cartpole.py."""
 
 from __future__ import annotations
 
@@ -14,33 +11,35 @@ import esbench
 from esbench.environments.functions import FUNCTIONS
 from esbench.grids.grid_file import read_grid
 
-P, EVALUATIONS, SEEDS = 5, 2_000, range(5)
+P, EVALUATIONS, SEEDS = 5, 2_000, range(3)
 SETTINGS = read_grid("functions")[0]["algorithms"]
 
-# What the worst of five seeds reaches on the rotated ellipsoid of condition 1e6, which is 1.3e6 at
-# the start on average, with the settings of the grid ``functions``. Twice what was measured.
-WORST = {
-    "ars": 340,
-    "cem": 1_300,
-    "cma_es": 1e-11,
-    "csa_es": 2_600,
-    "eggroll": 1_600,
-    "genetic": 1_400,
-    "nsr_es": 460_000,
-    "nsra_es": 4_000,
-    "openai_es": 1_600,
-    "pepg": 2_400,
-    "pgpe": 11_000,
-    "sep_cma_es": 1_600,
-    "snes": 420,
-    "xnes": 2.2e-6,
+# What the worst of three seeds reaches with the settings of the grid ``functions``, from a standard
+# normal start: about three times what was measured. None: no better than the start.
+WORST: dict[str, tuple[float | None, ...]] = {
+    # sphere, ellipsoid, rotated ellipsoid, Rosenbrock, Rastrigin
+    "ars": (1e-7, 400, 300, 10, 24),
+    "cem": (2e-3, 400, 700, 9, 7),
+    "cma_es": (1e-20, 1e-11, 2e-10, 1e-6, 30),
+    "csa_es": (1e-18, 6e3, 4e3, 4, 36),
+    "eggroll": (4e-4, 1e3, 2.5e3, 9, 24),
+    "genetic": (0.01, 300, 100, 11, 33),
+    "nsr_es": (1.5, 1.5e5, 7e4, 300, None),
+    "nsra_es": (0.02, 5e3, 4e3, 13, 22),
+    "openai_es": (4e-4, 1e3, 2.5e3, 9, 24),
+    "pepg": (3e-4, 400, 4e3, 18, None),
+    "pgpe": (0.03, 4e3, 1.6e4, 21, None),
+    "random_search": (2, 1.5e4, 2.5e3, 200, 36),
+    "sep_cma_es": (1e-22, 1e-14, 500, 15, 24),
+    "snes": (1e-14, 1e-9, 700, 6, 18),
+    "xnes": (1e-8, 1e-4, 1e-4, 0.5, None),
 }
 
 
 @cache
-def reached(name: str) -> list[float]:
+def reached(name: str, function: str) -> list[float]:
     """Return the values of the last centers of all seeds."""
-    function, values = FUNCTIONS["rotated_ellipsoid"], []
+    values = []
     for seed in SEEDS:
         start = np.random.default_rng(seed).standard_normal(P)
         algorithm = esbench.make_algorithm(
@@ -50,43 +49,51 @@ def reached(name: str) -> list[float]:
         while evaluations < EVALUATIONS:
             population = algorithm.ask()
             members = population.members()
-            algorithm.tell(population, -function(members), members)
+            algorithm.tell(population, -FUNCTIONS[function](members), members)
             evaluations += len(population)
-        values.append(float(function(algorithm.center)))
+        values.append(float(FUNCTIONS[function](algorithm.center)))
     return values
 
 
 def test_the_grid_of_functions_has_every_algorithm() -> None:
-    assert set(SETTINGS) == {*WORST, "random_search", "ns_es"}
+    assert set(SETTINGS) == {*WORST, "ns_es"}
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("name", WORST)
-def test_the_worst_seed_gets_down_the_valley(name: str) -> None:
-    assert max(reached(name)) < WORST[name]
+def test_the_worst_seed_reaches_a_known_value(name: str, function: str) -> None:
+    most = dict(zip(FUNCTIONS, WORST[name], strict=True))[function]
+    if most is not None:
+        assert max(reached(name, function)) < most
+
+
+@pytest.mark.parametrize("name", sorted({*WORST} - {"random_search"}))
+def test_every_algorithm_beats_random_search(name: str) -> None:
+    assert max(reached(name, "sphere")) < min(reached("random_search", "sphere"))
 
 
 @pytest.mark.parametrize("full", ["xnes", "cma_es"])
 @pytest.mark.parametrize("separable", ["snes", "sep_cma_es", "cem", "pgpe", "pepg"])
 def test_a_full_covariance_beats_a_separable_one(full: str, separable: str) -> None:
-    assert max(reached(full)) < 1e-3 * min(reached(separable))
+    values = (reached(name, "rotated_ellipsoid") for name in (full, separable))
+    full_values, separable_values = values
+    assert np.median(full_values) < 1e-3 * np.median(separable_values)
 
 
-@pytest.mark.parametrize("name", WORST)
+@pytest.mark.parametrize("name", sorted({*WORST} - {"random_search"}))
 def test_default_settings_come_ten_times_nearer_in_40_000_evaluations(name: str) -> None:
-    """On a shifted sphere in ten dimensions, a center of each of three seeds."""
+    """On a shifted sphere in ten dimensions."""
     goal = np.random.default_rng(0).standard_normal(10)
-    for seed in range(3):
-        algorithm = esbench.make_algorithm(name, num_params=10, seed=seed)
-        evaluations = 0
-        while np.linalg.norm(algorithm.center - goal) >= np.linalg.norm(goal) / 10:
-            assert evaluations < 40_000
-            population = algorithm.ask()
-            members = population.members()
-            algorithm.tell(population, -np.sum((members - goal) ** 2, axis=1), members)
-            evaluations += len(population)
+    algorithm, evaluations = esbench.make_algorithm(name, num_params=10), 0
+    while np.linalg.norm(algorithm.center - goal) >= np.linalg.norm(goal) / 10:
+        assert evaluations < 40_000
+        population = algorithm.ask()
+        members = population.members()
+        algorithm.tell(population, -np.sum((members - goal) ** 2, axis=1), members)
+        evaluations += len(population)
 
 
 def test_novelty_alone_does_not_look_at_the_function() -> None:
     start = [np.random.default_rng(seed).standard_normal(P) for seed in SEEDS]
     before = FUNCTIONS["rotated_ellipsoid"](np.array(start))
-    assert np.median(reached("ns_es")) > np.median(before)
+    assert np.median(reached("ns_es", "rotated_ellipsoid")) > np.median(before)

@@ -9,12 +9,12 @@ from searches import START, P, climb, maker
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.search_settings import FirstDeviationSettings
+from esbench.algorithms.search_settings import AlgorithmSettings
 from esbench.core.errors import UsageError
 
 DEVIATING = [
     name for name in ALGORITHMS.builtin_names()
-    if issubclass(ALGORITHMS.get(name).Settings, FirstDeviationSettings)
+    if issubclass(ALGORITHMS.get(name).Settings, AlgorithmSettings)
 ]  # fmt: skip
 ONE_NUMBER = {"cma_es", "csa_es", "sep_cma_es", "eggroll"}  # their sigma cannot be a list
 

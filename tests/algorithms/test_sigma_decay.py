@@ -10,13 +10,12 @@ from watchers import run
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.algorithms.search_settings import DecayingDeviationSettings
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 
 DECAYING = [
     name for name in esbench.list_algorithms()
-    if issubclass(ALGORITHMS.get(name).Settings, DecayingDeviationSettings)
+    if "sigma_decay" in ALGORITHMS.get(name).Settings.model_fields
 ]  # fmt: skip
 
 

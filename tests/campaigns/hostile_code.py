@@ -21,7 +21,7 @@ from gymnasium import spaces
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
 from esbench.core.population import SampledPopulation
 from esbench.environments.behaviors.behavior import Behavior, SlotView
-from esbench.integrations.trackers.base import Tracker
+from esbench.integrations.trackers.tracker import Tracker
 
 LONG: Final = 3600.0  # seconds
 NAUGHTY: Final = "lone \udc80, escape \x1b[31m, null \0, bell \a, \u202e"

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from ray_nodes import Nodes
 
@@ -24,23 +24,28 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import grid_trials
 from esbench.grids.grid_file import parse_grid
-from esbench.integrations.ray_fleet import RayPlayingNode
+from esbench.integrations.ray_nodes import RayNode
 
 SILENT_SECONDS = 60.0
-GRID = {
-    "name": "losses",
-    "seeds": [0],
-    "environments": ["HalfCheetah-v5"],
-    "algorithms": {"openai_es": {"population_size": 64}},
-    "policy": {"template": "linear"},
-    "environment": {"HalfCheetah-v5": {"max_episode_steps": 100}},
-    "budget": {"env_steps": 10**9},
-}
+
+
+def half_cheetah(engine: Engine, members: int, steps: int) -> SearchTrainer:
+    """A trainer of OpenAI-ES without a budget; episodes have at most ``steps`` steps."""
+    grid: dict[str, Any] = {
+        "name": "ray",
+        "seeds": [0],
+        "environments": ["HalfCheetah-v5"],
+        "algorithms": {"openai_es": {"population_size": members}},
+        "policy": {"template": "linear"},
+        "environment": {"HalfCheetah-v5": {"max_episode_steps": steps}},
+        "budget": {"env_steps": 10**9},
+    }
+    (trial,) = grid_trials(parse_grid(grid, "ray"), Path(), "ray")
+    return SearchTrainer(trial.spec, engine)
 
 
 def train(engine: Engine, going_on: Callable[[int], bool]) -> list[str]:
-    (trial,) = grid_trials(parse_grid(GRID, "losses"), Path(), "losses")
-    with SearchTrainer(trial.spec, engine) as trainer:
+    with half_cheetah(engine, 64, 100) as trainer:
         while going_on(len(trainer.history)):
             trainer.train(env_steps=trainer.progress.env_steps + 1)
         return [record.digest for record in trainer.history]
@@ -58,7 +63,7 @@ def main(kills: int) -> None:
         if left and playing and 0 < done < total and chance.random() < 0.5:
             left -= 1
             struck.append(chance.choice(playing))
-            id_ = cast(RayPlayingNode, struck[-1].node).place.id
+            id_ = cast(RayNode, struck[-1].node).place.id
             (node,) = (node for node in nodes.nodes if node.node_id == id_)
             if chance.random() < 0.5:
                 nodes.kill_actor(node)

@@ -531,7 +531,7 @@ def test_an_interrupted_command_says_so(esbench: Run, monkeypatch: pytest.Monkey
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("esbench.bench.plan.standing", interrupted)
+    monkeypatch.setattr("esbench.bench.grid_cost.standing", interrupted)
     code, out, error = esbench("status", "quick")
     assert (code, out, error.count("interrupted")) == (130, "", 1)
 

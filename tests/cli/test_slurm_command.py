@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import Run, files
 
-from esbench.bench import plan
+from esbench.bench import grid_cost as plan
 
 GRID = ["--env", "doubles:Walk-v0", "--algorithm", "snes", "--algorithm", "openai_es"]
 SMALL = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from delayed_fleet import DelayedFleet
-from fake_fleet import FakeFleet, result_of
+from fake_fleet import PromptFleet, result_of
 
 from esbench.engine.coordinator import Coordinator
 from esbench.engine.jobs import CENTER, Task, member_tasks
@@ -15,11 +15,15 @@ from esbench.engine.jobs import CENTER, Task, member_tasks
 JOB: Any = None  # the fake nodes do not read it
 
 
+def coordinator_of(fleet: PromptFleet) -> Coordinator:
+    return Coordinator(fleet, lambda _: None, itertools.count().__next__)
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_every_episode_has_one_result_whatever_happens(seed: int) -> None:
     chance = random.Random(seed)
-    fleet = FakeFleet(chance.randint(1, 4), chance=chance)
-    coordinator = Coordinator(fleet, itertools.count().__next__)
+    fleet = PromptFleet(chance.randint(1, 4), chance=chance)
+    coordinator = coordinator_of(fleet)
     for size in (0, 1, 7, 64, 200):
         tasks = [Task(CENTER, 0), *member_tasks(range(size), 1)]
         counts: list[tuple[int, int]] = []
@@ -31,9 +35,9 @@ def test_every_episode_has_one_result_whatever_happens(seed: int) -> None:
     assert set(coordinator.shares) <= set(fleet.nodes)
 
 
-def test_a_node_without_episodes_gets_some_whatever_it_has_reported() -> None:
-    fleet = FakeFleet(1)
-    coordinator = Coordinator(fleet, itertools.count().__next__)
+def test_an_idle_node_gets_episodes_although_its_last_report_has_a_queue() -> None:
+    fleet = PromptFleet(1)
+    coordinator = coordinator_of(fleet)
     coordinator.play(JOB, member_tasks(range(4), 1))
     (share,) = coordinator.shares.values()
     assert not share.held
@@ -47,8 +51,8 @@ def test_a_node_without_episodes_gets_some_whatever_it_has_reported() -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_equal_nodes_play_equal_shares_and_nothing_twice(nodes: int) -> None:
-    fleet = FakeFleet(nodes, workers=4)
-    coordinator = Coordinator(fleet, itertools.count().__next__)
+    fleet = PromptFleet(nodes, cores=4)
+    coordinator = coordinator_of(fleet)
     for _ in range(3):
         coordinator.play(JOB, member_tasks(range(1000), 1))
     played = [node.played for node in fleet.nodes]
@@ -60,27 +64,27 @@ def test_equal_nodes_play_equal_shares_and_nothing_twice(nodes: int) -> None:
 @pytest.mark.parametrize("slots", [1, 72])
 @pytest.mark.parametrize("delay", [0.0, 0.005, 0.05])
 @pytest.mark.parametrize(
-    ("nodes", "workers", "episode_s", "size"),
+    ("nodes", "cores", "episode_s", "size"),
     [(1, 1, 0.02, 100), (3, 1, 0.0125, 64), (4, 16, 0.07, 64), (4, 64, 0.07, 2048)],
 )
 def test_a_slow_network_costs_few_round_trips(
-    nodes: int, workers: int, episode_s: float, size: int, delay: float, slots: int
+    nodes: int, cores: int, episode_s: float, size: int, delay: float, slots: int
 ) -> None:
-    fleet = DelayedFleet(nodes, workers, episode_s, delay, slots)
-    coordinator, tasks = Coordinator(fleet, lambda: fleet.now), member_tasks(range(size), 1)
+    fleet, tasks = DelayedFleet(nodes, cores, episode_s, delay, slots), member_tasks(range(size), 1)
+    coordinator = Coordinator(fleet, lambda _: None, lambda: fleet.now)
     for _ in range(3):
         coordinator.play(JOB, tasks)
     started = fleet.now
     for _ in range(4):
         assert coordinator.play(JOB, tasks).keys() == set(tasks)
-    ideal = episode_s * math.ceil(size / (nodes * workers))
+    ideal = episode_s * math.ceil(size / (nodes * cores))
     assert (fleet.now - started) / 4 <= 1.3 * ideal + 2 * 2 * delay
 
 
 def test_idle_nodes_play_what_a_silent_node_has() -> None:
-    fleet = FakeFleet(3)
+    fleet = PromptFleet(3)
     silent = fleet.nodes.pop()  # it joins, and never answers
-    coordinator = Coordinator(fleet)
+    coordinator = coordinator_of(fleet)
     tasks = member_tasks(range(60), 1)
     for _ in range(2):
         assert coordinator.play(JOB, tasks).keys() == set(tasks)
@@ -90,17 +94,16 @@ def test_idle_nodes_play_what_a_silent_node_has() -> None:
     assert coordinator.losses == 0
 
 
-def test_without_nodes_it_waits_for_one() -> None:
-    fleet = FakeFleet(1)
-    joining, fleet._joining = fleet._joining, []
-    coordinator = Coordinator(fleet)
-    waits: list[int] = []
+def test_without_nodes_it_tells_so_and_waits_for_one() -> None:
+    fleet, told = PromptFleet(1), list[str]()
+    joining, fleet.joining = fleet.joining, []
 
-    def wait() -> None:
-        waits.append(1)
-        if len(waits) == 3:
-            fleet._joining = joining
+    def notice(text: str) -> None:
+        told.append(text)
+        if len(told) == 3:
+            fleet.joining = joining
 
-    coordinator.waiting = wait
+    coordinator = Coordinator(fleet, notice, itertools.count().__next__)
     assert len(coordinator.play(JOB, member_tasks(range(5), 1))) == 5
-    assert len(waits) == 3
+    assert len(told) == 3
+    assert "waiting for one to join" in told[0]

@@ -1,10 +1,9 @@
 import doubles
-import gymnasium
 import numpy as np
 import pytest
 
 from esbench.core.errors import TrainingError, UsageError
-from esbench.engine.random_policy import random_policy_returns, random_steps_per_second
+from esbench.engine.random_policy import random_policy_returns
 from esbench.environments.make_environment import WrapperSettings
 from esbench.grids.trial_spec import EnvironmentSpec
 
@@ -52,10 +51,3 @@ def test_what_training_refuses_has_no_score(
     monkeypatch.setattr(doubles.Walk, method, lambda *_, **__: answer)
     with pytest.raises(TrainingError, match="doubles:Walk-v0.*(expected|space)"):
         random_policy_returns(EnvironmentSpec(id="doubles:Walk-v0"), 2, 0)
-
-
-@pytest.mark.parametrize("seconds", [1e-9, 0.05])
-def test_the_speed_is_positive_even_in_no_time(seconds: float) -> None:
-    env = gymnasium.make("CartPole-v1")
-    assert random_steps_per_second(env, seconds) > 0
-    env.close()

@@ -1,7 +1,6 @@
 import contextlib
 import os
 import signal
-import struct
 import textwrap
 import threading
 import time
@@ -15,11 +14,11 @@ import pytest
 from command_line import finished, python
 from trainers import train
 
-from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.core.errors import EnvironmentFailedError, TrainingError
 from esbench.core.noise import GaussianNoise
 from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
-from esbench.engine.child_process import Child, Parent, end
+from esbench.engine.child_process import Child
 from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import Setup
 from esbench.engine.worker import Share
@@ -64,25 +63,6 @@ def test_digests_do_not_depend_on_workers_or_slots(
     assert all(result == results[0] for result in results[1:])
 
 
-@pytest.mark.parametrize("environment", ["CartPole-v1", "HalfCheetah-v5", "Walker2d-v5"])
-def test_digests_do_not_depend_on_the_backend(
-    make_spec: Spec, pool: WorkerPool, environment: str
-) -> None:
-    def run(backend: str) -> tuple[str, list[str]]:
-        table = {"backend": backend, "kwargs": {"max_episode_steps": 60}}
-        spec = make_spec(
-            environment,
-            settings={"population_size": 12, "sigma": 0.5},
-            environment={environment: table},
-            budget={"env_steps": 10**6, "generations": 2},
-        )
-        return Setup(spec.environment, spec.policy).backend_name, digests(spec, pool)
-
-    fast, reference = run("auto"), run("gymnasium")
-    assert (fast[0] != "gymnasium", reference[0]) == (True, "gymnasium")
-    assert fast[1] == reference[1]
-
-
 def test_a_worker_has_no_more_slots_than_help(
     make_spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +70,7 @@ def test_a_worker_has_no_more_slots_than_help(
     for environment, slots in (("esbench/Pong-v5", 8), ("CartPole-v1", 72)):
         spec = make_spec(environment)
         pool = WorkerPool(1, 72)
-        pool.configure(Setup(spec.environment, spec.policy))
+        configure(pool, spec)
         assert pool._configuration is not None
         assert pool._configuration.slots == slots
         assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
@@ -102,7 +82,7 @@ def test_an_environment_that_takes_long_to_make_is_made_a_few_times(
     expected = play_walks(pools[1, 1], make_spec("doubles:Walk-v0"))
     heavy, log, made = make_spec("doubles:Heavy-v0"), tmp_path / "log.txt", []
     with WorkerPool(2, slots=40) as pool:
-        pool.configure(Setup(heavy.environment, heavy.policy), log)
+        configure(pool, heavy, log)
         made.append(log.read_text().count("made"))
         played = pool.play(walk_job(40), [Task(CENTER, 0), *member_tasks(range(40), 1)])
         made.append(log.read_text().count("made"))
@@ -123,8 +103,12 @@ def make_job(members: int, num_params: int, **more: Any) -> Job:
     return Job(0, 0, Purpose.TRAINING_EPISODE, population, center, episodes=1, **more)
 
 
+def configure(pool: WorkerPool, spec: TrialSpec, log: Path | None = None) -> None:
+    pool.configure(Setup(spec.environment, spec.policy), log)
+
+
 def play_walks(pool: WorkerPool, spec: TrialSpec, members: int = 40) -> Episodes:
-    pool.configure(Setup(spec.environment, spec.policy))
+    configure(pool, spec)
     return pool.play(walk_job(members), [Task(CENTER, 0), *member_tasks(range(members), 1)])
 
 
@@ -144,47 +128,43 @@ def test_episodes_are_counted_while_they_are_played(make_spec: Spec, trio: Worke
     assert counts[-1] == (41, 41)  # with the center
 
 
-def test_a_killed_worker_is_replaced_and_its_episodes_are_the_same(
-    make_spec: Spec, trio: WorkerPool
+def kill(pool: WorkerPool, number: int) -> None:
+    process = pool.process_ids[number]
+    os.kill(process, signal.SIGKILL)
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+
+
+def kill_soon(pool: WorkerPool) -> None:
+    """Kill a worker while it plays."""
+    threading.Timer(0.1, os.kill, (pool.process_ids[0], signal.SIGKILL)).start()
+
+
+@pytest.mark.parametrize(
+    ("name", "strike"),
+    [
+        ("Slow-v0", kill_soon),
+        ("Walk-v0", lambda pool: kill(pool, 1)),  # between two jobs
+        ("Walk-v0", lambda pool: [kill(pool, number) for number in range(3)]),
+        ("Forks-v0", kill_soon),
+    ],
+    ids=["one_dies", "one_is_dead", "all_die_once", "another_process_holds_the_pipes"],
+)
+def test_dead_workers_are_replaced_and_their_episodes_are_the_same(
+    make_spec: Spec, tmp_path: Path, name: str, strike: Callable[[WorkerPool], object]
 ) -> None:
-    spec = make_spec("doubles:Slow-v0")
-    expected = play_walks(trio, spec)
-    victims = trio.process_ids
-    killer = threading.Timer(0.1, os.kill, (victims[0], signal.SIGKILL))
-    killer.start()
-    played = play_walks(trio, spec)
-    killer.join()
-    assert victims[0] not in trio.process_ids
-    assert victims[1] in trio.process_ids
-    np.testing.assert_array_equal(played.returns, expected.returns)
-    np.testing.assert_array_equal(played.lengths, expected.lengths)
-
-
-def test_each_of_three_workers_may_die_once(make_spec: Spec) -> None:
-    with WorkerPool(3, slots=4) as pool:
-        expected = play_walks(pool, make_spec())
-        for process in pool.process_ids:
-            os.kill(process, signal.SIGKILL)
-            os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
-        played = play_walks(pool, make_spec())
-    np.testing.assert_array_equal(played.returns, expected.returns)
-
-
-def test_a_killed_worker_whose_pipes_another_process_holds_is_replaced(
-    make_spec: Spec, tmp_path: Path
-) -> None:
-    name, flag = "doubles:Forks-v0", tmp_path / "flag"
+    flag = tmp_path / "flag"
     flag.touch()
-    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
-    with WorkerPool(2, slots=4) as pool:
-        expected = play_walks(pool, spec)
-        killer = threading.Timer(0.1, os.kill, (pool.process_ids[0], signal.SIGKILL))
-        killer.start()
+    kwargs = {"kwargs": {"flag": str(flag)}} if name == "Forks-v0" else {}
+    spec = make_spec(f"doubles:{name}", environment={f"doubles:{name}": kwargs})
+    with WorkerPool(3, slots=4) as pool:
+        expected, before = play_walks(pool, spec), pool.process_ids
+        strike(pool)
         played = play_walks(pool, spec)
-        killer.join()
-    assert flag.read_text() == ""  # it still held them
+        assert pool.process_ids != before
+    assert flag.read_text() == ""  # a process that holds the pipes still did
     flag.unlink()
     np.testing.assert_array_equal(played.returns, expected.returns)
+    np.testing.assert_array_equal(played.lengths, expected.lengths)
 
 
 @pytest.mark.parametrize("taker_dies", [False, True])
@@ -195,11 +175,11 @@ def test_running_episodes_move_to_the_worker_that_has_none_left(
     normalizer = ObservationStatistics(17).normalizer(5.0)
     job = make_job(24, 17 * 6 + 6, normalizer=normalizer, gather=True, max_steps=400)
     alone = pools[1, 64]
-    alone.configure(Setup(spec.environment, spec.policy))
+    configure(alone, spec)
     expected = alone.play(job, member_tasks(range(24), 1))
     assert alone.moved == 0
     with WorkerPool(2, slots=12) as pool:
-        pool.configure(Setup(spec.environment, spec.policy))
+        configure(pool, spec)
         slow, taker = pool.process_ids
 
         def hinder() -> None:
@@ -244,14 +224,6 @@ def test_a_worker_whose_episodes_stay_is_asked_once(
             assert len(asked) == len(set(asked))
         assert any(counts)
         assert pool.moved == 0
-
-
-def test_a_worker_that_died_between_two_jobs_is_replaced(make_spec: Spec, trio: WorkerPool) -> None:
-    spec = make_spec()
-    expected = play_walks(trio, spec)
-    os.kill(trio.process_ids[1], signal.SIGKILL)
-    played = play_walks(trio, spec)
-    np.testing.assert_array_equal(played.returns, expected.returns)
 
 
 def test_episodes_that_kill_their_worker_twice_are_played_again(
@@ -301,17 +273,6 @@ def test_an_environment_that_raises_fails_with_its_own_traceback(
     assert trio.process_ids == []
     expected = play_walks(trio, make_spec())  # the pool starts new workers for the next trial
     assert np.isfinite(expected.returns).all()
-
-
-def die_while_sending(parent: Parent) -> None:
-    os.write(parent._connection.fileno(), struct.pack("!i", 1000) + b"half of a message")
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_message_torn_by_a_death_counts_as_the_death() -> None:
-    child = Child(die_while_sending)
-    assert child.receive() is None
-    end([child])
 
 
 def test_trainers_on_one_pool_take_turns(make_spec: Spec, pool: WorkerPool) -> None:
@@ -368,7 +329,7 @@ def test_a_generation_is_played_in_whole_rounds(
 def test_started_workers_play_and_know_nothing_of_the_trial_before(make_spec: Spec) -> None:
     with WorkerPool(1, slots=3) as pool:
         failing = make_spec("doubles:Raises-v0")
-        pool.configure(Setup(failing.environment, failing.policy))
+        configure(pool, failing)
         pool.close()
         pool.start()
         started = pool.process_ids
@@ -384,8 +345,8 @@ def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path) -> None
         for turn, before in enumerate(([], ["Walk-v0"], ["Walk-v0", "Slow-v0"])):
             log = tmp_path / f"log-{turn}.txt"
             for name in before:
-                pool.configure(Setup(make_spec(f"doubles:{name}").environment, spec.policy))
-            pool.configure(Setup(spec.environment, spec.policy), log)
+                configure(pool, make_spec(f"doubles:{name}"))
+            configure(pool, spec, log)
             assert log.read_text().count("made") >= 3
 
 
@@ -419,7 +380,7 @@ def test_what_workers_cannot_load_is_said_at_once_and_ends_them(make_spec: Spec)
     with WorkerPool(2, slots=3) as pool:
         expected = play_walks(pool, good)
         with pytest.raises(EnvironmentFailedError, match="made: OSError: no license"):
-            pool.configure(Setup(bad.environment, bad.policy))
+            configure(pool, bad)
         assert pool.process_ids == []
         np.testing.assert_array_equal(play_walks(pool, good).returns, expected.returns)
 
@@ -437,7 +398,7 @@ def test_an_interrupt_while_they_load_ends_them(
             with monkeypatch.context() as patch:
                 patch.setattr(owner, step, interrupted)
                 with pytest.raises(KeyboardInterrupt):
-                    pool.configure(Setup(other.environment, other.policy))
+                    configure(pool, other)
             assert pool.process_ids == []
             np.testing.assert_array_equal(play_walks(pool, one).returns, expected.returns)
 
@@ -463,17 +424,6 @@ def test_fewer_episodes_than_workers_leave_nothing_behind(
     for _ in range(5):
         np.testing.assert_array_equal(pool.play(walk_job(2), two).returns, expected)
     assert play_walks(pool, spec).returns.shape == (40, 1)
-
-
-@pytest.mark.parametrize(("size", "slots"), [(0, 4), (-1, 4), (2, 0)])
-def test_sizes_below_one_are_refused(size: int, slots: int) -> None:
-    with pytest.raises(UsageError, match="expected at least 1"):
-        WorkerPool(size, slots)
-
-
-def test_by_default_there_is_one_worker_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
-    assert WorkerPool().size == 3
 
 
 def alive(pid: int) -> bool:
@@ -551,39 +501,33 @@ def test_a_job_begins_although_episodes_of_the_last_one_still_run(
         np.testing.assert_array_equal(played.returns, expected.returns)
     trio.begin(walk_job(12), tasks, len(tasks))
     os.kill(trio.process_ids[0], signal.SIGKILL)
-    trio.configure(Setup(make_spec().environment, make_spec().policy))  # while they run
+    configure(trio, make_spec())  # while they run
     assert play_walks(trio, spec, members=6).returns.tolist() == expected.returns.tolist()
 
 
-def test_a_replacement_may_still_load_when_the_next_job_begins(make_spec: Spec) -> None:
-    spec, other = make_spec("doubles:Slow-v0"), make_spec()
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_replacement_may_still_load_when_the_next_job_begins(
+    make_spec: Spec, tmp_path: Path, loads: bool
+) -> None:
+    name, broken = "doubles:MayFail-v0", tmp_path / "broken"
+    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(broken)}}})
     with WorkerPool(1, slots=4) as pool:
         expected = play_walks(pool, spec, members=6)
         tasks = member_tasks(range(60), 1)
         pool.begin(walk_job(60), tasks, len(tasks))
+        if not loads:
+            broken.touch()
         (victim,) = pool.process_ids
         os.kill(victim, signal.SIGKILL)
         while pool.process_ids == [victim]:
             pool.step()
+        if not loads:
+            with pytest.raises(EnvironmentFailedError, match="no license"):
+                play_walks(pool, spec, members=6)
+            return
         played = play_walks(pool, spec, members=6)
-        pool.configure(Setup(other.environment, other.policy))  # waits until all have loaded
+        configure(pool, make_spec())  # waits until all have loaded
     np.testing.assert_array_equal(played.returns, expected.returns)
-
-
-def test_a_replacement_that_cannot_load_fails_the_next_job(make_spec: Spec, tmp_path: Path) -> None:
-    name, broken = "doubles:MayFail-v0", tmp_path / "broken"
-    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(broken)}}})
-    with WorkerPool(1, slots=4) as pool:
-        play_walks(pool, spec, members=6)
-        tasks = member_tasks(range(60), 1)
-        pool.begin(walk_job(60), tasks, len(tasks))
-        broken.touch()
-        (victim,) = pool.process_ids
-        os.kill(victim, signal.SIGKILL)
-        while pool.process_ids == [victim]:
-            pool.step()
-        with pytest.raises(EnvironmentFailedError, match="no license"):
-            play_walks(pool, spec, members=6)
 
 
 def test_a_pool_is_given_episodes_in_portions(make_spec: Spec, trio: WorkerPool) -> None:

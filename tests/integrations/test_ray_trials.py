@@ -4,25 +4,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from command_line import Run, files, working_in
+from command_line import Run, working_in
 from ray_nodes import Nodes
 from stored_trials import content
-from stub_cluster import RayError, StubCluster, other_code, other_version
 from watchers import Watcher
 from watchers import run as run_here
 
-from esbench.bench.plan import Cost
-from esbench.core.errors import UsageError
+from esbench.bench.grid_cost import Cost
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment import trials_on_nodes
 from esbench.experiment.trials import Trial
 from esbench.experiment.trials_on_nodes import TrialsOnNodes
-from esbench.experiment.watchers import ImportedCallback, Limits
-from esbench.integrations.ray_cluster import RayCluster, Software, software
-from esbench.integrations.ray_trials import MAX_STARTS, RayNodes
+from esbench.experiment.watchers import ImportedCallback
+from esbench.integrations.ray_cluster import RayCluster
+from esbench.integrations.ray_nodes import RayNodes
 from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
@@ -90,43 +86,10 @@ def test_more_trials_than_nodes_are_stored_here_as_local_ones(
         assert "fell over" in TrialFolder(tmp_path / "there" / bad).error()
     assert list(folder.rglob("*")) == []
     cost = Cost("doubles:Walk-v0", 4, 0, 500, 1000.0, 1.0, {})
-    monkeypatch.setattr("esbench.bench.plan.costs_on", lambda *_: [cost])
+    monkeypatch.setattr("esbench.bench.grid_cost.costs_on", lambda *_: [cost])
     code, out, _ = esbench("plan", *there, *ray, "--seeds", "2,3")
     assert code == 0
     assert "4 unfinished trials, 2 nodes" in " ".join(out.split())
-
-
-def test_other_own_code_on_the_nodes_is_refused(
-    cluster: RayCluster, machines: Nodes, esbench: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trials_on_nodes, "importable_code", lambda _: {"doubles": "sha256:0"})
-    grid = ("--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0-2")
-    ray = ("--engine", "ray", "--address", machines.address, "--out", "out", "--quiet")
-    code, _, err = esbench("run", *grid, *ray)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "doubles sha256:0 here, sha256:" in err
-
-
-def test_a_trial_that_hangs_fails_after_a_limit(
-    cluster: RayCluster, machines: Nodes, esbench: Run, tmp_path: Path
-) -> None:
-    grid = ("--env", "hostile_code:Step-sleep-v0", "--algorithm", "openai_es", "--seeds", "0-2")
-    ray = ("--engine", "ray", "--address", machines.address, "--out", "out", "--quiet")
-    assert esbench("run", *grid, *ray, "--episode-timeout", "3")[0] == 1
-    errors = [file.read_text() for file in tmp_path.rglob("error.txt")]
-    assert errors == [f"{Limits(episode=3.0).exceeded(3.0, 3.0)}\n"] * 3
-
-
-def test_a_grid_whose_own_code_cannot_be_made_is_refused(
-    cluster: RayCluster, machines: Nodes, esbench: Run, tmp_path: Path
-) -> None:
-    name = "hostile_code:Constructor-raise-v0"
-    grid = ("--env", name, "--algorithm", "openai_es", "--seeds", "0-2")
-    ray = ("--engine", "ray", "--address", machines.address, "--out", "out", "--quiet")
-    code, _, err = esbench("run", *grid, *ray)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert name in err
-    assert not files(tmp_path)
 
 
 def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
@@ -162,49 +125,3 @@ def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
         assert state["progress"]["generation"] == len(records) >= 2
         pairs = zip(records, local.folder.records(), strict=False)
         assert all(one.digest == other.digest for one, other in pairs)
-
-
-def opened(cluster: StubCluster, allow_mixed: bool = False, **code: str) -> RayNodes:
-    nodes = RayNodes(cast("Any", cluster), 2, allow_mixed, cluster.told.append)
-    nodes.serve(object, code)
-    return nodes
-
-
-def test_a_node_with_other_software_is_refused_or_admitted_on_request() -> None:
-    with pytest.raises(UsageError, match=r"node two.*0\.0\.1 there"):
-        opened(StubCluster(one=software, two=other_version)).joined()
-    mixed = StubCluster(one=software, two=other_version)
-    assert [node.name for node in opened(mixed, allow_mixed=True).joined()] == ["one", "two"]
-    assert mixed.told == mixed.killed == []
-
-
-def test_a_node_with_other_own_code_is_refused_or_admitted_on_request() -> None:
-    for answer, there in ((other_code, "sha256:0 there"), (software, "missing there")):
-        stub = StubCluster(one=answer)
-        with pytest.raises(UsageError, match=rf"node one.*nowhere sha256:1 here, {there}"):
-            opened(stub, nowhere="sha256:1").joined()
-        assert stub.killed == ["one"]
-        (node,) = opened(StubCluster(one=answer), allow_mixed=True, nowhere="sha256:1").joined()
-        assert node.name == "one"
-
-
-def test_a_node_that_joins_later_and_cannot_be_used_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing(_: object) -> Software:
-        raise RayError("no module esbench")
-
-    monkeypatch.setattr("esbench.integrations.ray_trials.PERIOD_SECONDS", 0.0)
-    cluster = StubCluster(one=software)
-    nodes = opened(cluster)
-    assert [node.name for node in nodes.joined()] == ["one"]
-    cluster.answers |= {"two": other_version, "three": missing, "four": software}
-    assert [node.name for node in nodes.joined()] == ["four"]
-    assert cluster.killed == ["two", "three"]
-    for _ in range(10):
-        assert list(nodes.joined()) == []
-    assert cluster.killed == ["two", *["three"] * MAX_STARTS]
-    refused, broken = cluster.told
-    assert "node two" in refused
-    assert "node three" in broken
-    assert "no module esbench" in broken

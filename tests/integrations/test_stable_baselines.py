@@ -23,12 +23,10 @@ from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.trials import Trial, grid_trials
-from esbench.experiment.watchers import Stop
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trainers import trainer_settings
-from esbench.integrations.stable_baselines import PPO, StableBaselines
-from esbench.integrations.stable_baselines_state import process_streams
+from esbench.integrations.stable_baselines import PPO, StableBaselines, process_streams
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {
@@ -142,15 +140,6 @@ def test_a_pause_does_not_shorten_a_schedule(pool: WorkerPool) -> None:
     assert paused == pytest.approx([1e-3 * (1 - 128 / 512), 1e-3 * (1 - 256 / 512)], rel=0.1)
 
 
-@pytest.mark.parametrize("normalize", [True, False, {}, {"norm_reward": False}])
-def test_only_false_does_not_normalize(pool: WorkerPool, normalize: Any) -> None:
-    spec = trial_of("ppo", 100, normalize=normalize).spec
-    with AgentTrainer(spec, pool) as trainer:
-        trainer.train()
-        agent = cast(StableBaselines, trainer.agent)
-        assert (agent._statistics is not None) == (normalize is not False)
-
-
 @pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_a_dict_of_observations_is_normalized_and_resumes(name: str, pool: WorkerPool) -> None:
     spec = trial_of(name, 100, "esbench-test/Parts-v0", normalize=True).spec
@@ -164,13 +153,6 @@ def test_a_dict_of_observations_is_normalized_and_resumes(name: str, pool: Worke
         assert loaded is not None
         np.testing.assert_equal(loaded["agent"], state["agent"])
         assert {"obs_rms.near", "obs_rms.far"} <= set(state["agent"]["statistics"])
-
-
-def test_a_discrete_action_is_a_number(pool: WorkerPool) -> None:
-    spec = trial_of("dqn", 100, "FrozenLake-v1").spec  # which looks it up in a dictionary
-    with AgentTrainer(spec, pool) as trainer:
-        trainer.train()
-        assert trainer.policy().act(0) in range(4)
 
 
 class Signed(gymnasium.Env[Any, Any]):
@@ -243,19 +225,19 @@ def test_discrete_actions_start_where_their_space_does(
             assert np.all(trainer.policy().act(np.zeros(1, np.float32)) == each - 1)
 
 
-def test_discrete_observations_that_do_not_start_at_0_are_refused(pool: WorkerPool) -> None:
-    with pytest.raises(UsageError, match=r"PPO: .*Discrete\(2, start=1\)"):
-        AgentTrainer(trial_of("ppo", 300, "esbench-test/Marked-v0").spec, pool)
-
-
-def test_actions_that_the_library_lacks_are_refused(pool: WorkerPool) -> None:
-    with pytest.raises(UsageError, match="PPO: .*Tuple"):
-        AgentTrainer(trial_of("ppo", 300, "esbench-test/Both-v0").spec, pool)
-
-
-def test_observations_that_the_library_lacks_are_refused(pool: WorkerPool) -> None:
-    with pytest.raises(UsageError, match=r"PPO, .*Dict\('a': Dict.*Nested") as raised:
-        AgentTrainer(trial_of("ppo", 300, "esbench-test/Nested-v0").spec, pool)
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ("Marked", r"PPO: .*Discrete\(2, start=1\)"),
+        ("Both", "PPO: .*Tuple"),
+        ("Nested", r"PPO, .*Dict\('a': Dict.*Nested"),
+    ],
+)
+def test_spaces_that_the_library_lacks_are_refused(
+    environment: str, said: str, pool: WorkerPool
+) -> None:
+    with pytest.raises(UsageError, match=said) as raised:
+        AgentTrainer(trial_of("ppo", 300, f"esbench-test/{environment}-v0").spec, pool)
     assert "\n" not in str(raised.value)
 
 
@@ -280,14 +262,6 @@ def test_random_streams_are_the_agents_own(pool: WorkerPool) -> None:
         first.train()
         assert first.history[-1].digest == alone.history[-1].digest
         assert second.history[-1].digest != alone.history[-1].digest
-
-
-def test_a_callback_stops_between_two_steps(pool: WorkerPool) -> None:
-    with AgentTrainer(trial_of("ppo").spec, pool) as trainer:
-        stop = trainer.train(callbacks=[lambda _: Stop("enough")])
-        assert stop == Stop("enough")
-        assert trainer.progress.env_steps == 100
-        assert trainer.evaluate().returns.size == 2
 
 
 @pytest.mark.parametrize("environment", environment_names())
@@ -334,13 +308,6 @@ def test_the_librarys_policy_is_a_setting() -> None:
     assert (spec.algorithm.settings.policy, spec.policy) == ("LinearPolicy", None)  # type: ignore[attr-defined]
     with package.make_trainer("sb3_ars", env="CartPole-v1", policy="MlpPolicy") as trainer:
         assert trainer.spec.algorithm.settings.policy == "MlpPolicy"  # type: ignore[attr-defined]
-
-
-def test_actions_that_do_not_fit_are_refused(esbench: Run) -> None:
-    code, _, said = esbench("run", "--env", "CartPole-v1", "--algorithm", "sac", "--out", "out")
-    assert code == 2
-    assert "SAC" in said
-    assert not Path("out").exists() or not list(Path("out").rglob("trial.json"))
 
 
 def test_an_agent_is_trained_verified_and_shown_by_the_commands(esbench: Run) -> None:

@@ -18,8 +18,7 @@ from esbench import UsageError
 from esbench.experiment import tracking
 from esbench.experiment.tracking import TrackedGrid
 from esbench.experiment.trials import Trial
-from esbench.integrations.trackers import base
-from esbench.integrations.trackers.base import make_tracker
+from esbench.integrations.trackers.tracker import Tracker, make_tracker
 from esbench.store.find_trials import find_trials
 
 # alembic and SQLAlchemy warn about each other.
@@ -205,26 +204,22 @@ def test_a_resumed_trial_is_one_run_with_every_number_once(
     assert written(root) == before
 
 
-def test_a_finished_trial_without_a_run_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seen", [0, 3], ids=["none", "three"])
+def test_generations_that_the_tracker_has_not_seen_are_written_later(
+    tmp_path: Path, seen: int
+) -> None:
     (trial,) = make_trials(tmp_path, seeds=[0])
+    if seen:
+        write_trial(trial, RECORDS[:seen], 1.0)
+        assert track("tensorboard", trial, tmp_path, slice(0, seen), "done") == []
+        (trial.folder.path / "result.json").unlink()
     write_trial(trial, RECORDS, SCORE)
+    if seen:  # an extended trial is killed when it is done, but not yet written
+        assert track("tensorboard", trial, tmp_path, slice(seen, 5), "") == []
     assert track("tensorboard", trial, tmp_path, slice(0, 0), "skipped") == []
     stored = of_tensorboard(tmp_path, trial)
     assert [value for _, value in stored.points["generation"]] == [1, 2, 3, 4, 5, 6]
     assert stored.points["score"] == [(600, SCORE)]
-
-
-def test_an_extended_trial_continues_its_run(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    write_trial(trial, RECORDS[:3], 1.0)
-    assert track("tensorboard", trial, tmp_path, slice(0, 3), "done") == []
-    (trial.folder.path / "result.json").unlink()
-    write_trial(trial, RECORDS, SCORE)
-    # It is killed when it is done, but not yet written.
-    assert track("tensorboard", trial, tmp_path, slice(3, 5), "") == []
-    assert track("tensorboard", trial, tmp_path, slice(0, 0), "skipped") == []
-    stored = of_tensorboard(tmp_path, trial)
-    assert [value for _, value in stored.points["generation"]] == [1, 2, 3, 4, 5, 6]
 
 
 GRID = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0"]
@@ -249,7 +244,7 @@ def test_a_tracker_that_cannot_be_made_is_refused_before_training(
     assert not (tmp_path / "out").exists()
 
 
-class NotReady(base.Tracker):
+class NotReady(Tracker):
     def __init__(self, folder: Path) -> None:
         raise RuntimeError("no quota")
 
@@ -264,7 +259,7 @@ class NotReady(base.Tracker):
 def test_an_extra_that_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(base, "find_spec", lambda package: None)
+    monkeypatch.setattr("esbench.integrations.library.find_spec", lambda package: None)
     for name in ("tensorboard", "wandb", "mlflow"):
         with pytest.raises(UsageError, match=rf"pip install '\.\[{name}\]'"):
             make_tracker(name, tmp_path)

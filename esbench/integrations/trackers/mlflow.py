@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, final
 
-from esbench.integrations.trackers.base import (
+from esbench.integrations.library import optional
+from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
     TrackedRow,
     TrackedRun,
     Tracker,
-    library,
     register_tracker,
     require_reachable,
 )
@@ -47,8 +47,9 @@ class Mlflow(Tracker):
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", f"{TIMEOUT_SECONDS:.0f}")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         database = ("sqlalchemy", "alembic") if uri.startswith("sqlite:") else ()
-        self._tracking = library("mlflow", "mlflow.tracking", *database)
-        self._entities = library("mlflow", "mlflow.entities")
+        names = "mlflow.tracking", "mlflow.entities", *database
+        modules = [optional(name, "mlflow", "tracker 'mlflow'") for name in names]
+        self._tracking, self._entities, *_ = modules
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         self._client = self._tracking.MlflowClient(uri)
         self._runs: dict[str, str] = {}  # MLflow's ids by ours

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, final
 
 from PIL import Image
 
-from esbench.integrations.trackers.base import (
+from esbench.integrations.library import optional
+from esbench.integrations.trackers.tracker import (
     TrackedRow,
     TrackedRun,
     Tracker,
-    library,
     register_tracker,
 )
 
@@ -30,11 +30,16 @@ class TensorBoard(Tracker):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.view = shlex.join(["tensorboard", "--logdir", str(folder)])
-        package = "tensorboard"
-        self._writers = library(package, f"{package}.summary.writer.event_file_writer")
-        self._events = library(package, f"{package}.compat.proto.event_pb2")
-        self._summaries = library(package, f"{package}.compat.proto.summary_pb2")
-        self._hparams = library(package, f"{package}.plugins.hparams.summary_v2")
+        parts = (
+            "summary.writer.event_file_writer",
+            "compat.proto.event_pb2",
+            "compat.proto.summary_pb2",
+            "plugins.hparams.summary_v2",
+        )
+        self._writers, self._events, self._summaries, self._hparams = (
+            optional(f"tensorboard.{part}", "tensorboard", "tracker 'tensorboard'")
+            for part in parts
+        )
         self._runs: dict[str, Any] = {}  # writers by id
         self._steps: dict[str, int] = {}  # the last by id
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, final
 from urllib.parse import urlsplit
 
-from esbench.integrations.trackers.base import (
+from esbench.integrations.library import optional
+from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
     TrackedRow,
     TrackedRun,
     Tracker,
-    library,
     register_tracker,
     require_reachable,
 )
@@ -35,7 +35,7 @@ class WeightsAndBiases(Tracker):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._wandb = library("wandb", "wandb")
+        self._wandb = optional("wandb", "wandb", "tracker 'wandb'")
         address = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
         logged_in = "online" if _has_key(urlsplit(address).hostname or "") else "offline"
         self._mode = os.environ.get("WANDB_MODE", logged_in)

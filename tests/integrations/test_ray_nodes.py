@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from stub_cluster import Answer, StubCluster, open_engine, other_code, other_version
+from stub_cluster import Answer, RayError, StubCluster, open_engine, other_code, other_version
 from watchers import Watcher
 
 from esbench.core.errors import UsageError
+from esbench.engine.engine import Joined
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
-from esbench.integrations import ray_engine, ray_fleet
-from esbench.integrations.ray_cluster import software
+from esbench.integrations import ray_engine, ray_nodes
+from esbench.integrations.ray_cluster import Software, software
 from esbench.integrations.ray_engine import RayEngine
+from esbench.integrations.ray_nodes import MAX_STARTS, RayNodes
 from esbench.store.trial_folder import TrialFolder
 
 Spec = Callable[..., TrialSpec]
@@ -31,7 +33,7 @@ Make = Callable[..., Trial]
 @pytest.fixture
 def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Return a maker of engines on stub clusters."""
-    monkeypatch.setattr(ray_fleet, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(ray_nodes, "PERIOD_SECONDS", 0.0)
     with ExitStack() as engines:
 
         def connect(cluster: StubCluster, **options: Any) -> RayEngine:
@@ -122,3 +124,55 @@ def test_a_limit_that_is_not_reached_changes_no_result(
     ours, theirs = ([r.digest for r in one.folder.records()] for one in (trial, local))
     assert ours == theirs
     assert trial.folder.result()["returns"] == local.folder.result()["returns"]
+
+
+def opened(cluster: StubCluster, allow_mixed: bool = False, **code: str) -> RayNodes:
+    nodes = RayNodes(cast("Any", cluster), 2, allow_mixed, cluster.told.append)
+    nodes.serve(object, code)
+    return nodes
+
+
+def joined(nodes: RayNodes) -> list[str]:
+    return [node.name for node, event in nodes.take() if event == Joined()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "there"),
+    [
+        (other_version, {}, r"0\.0\.1 there"),
+        (other_code, {"nowhere": "sha256:1"}, "nowhere sha256:1 here, sha256:0 there"),
+        (software, {"nowhere": "sha256:1"}, "nowhere sha256:1 here, missing there"),
+    ],
+)
+def test_a_node_with_other_software_is_refused_or_admitted_on_request(
+    answer: Answer, code: dict[str, str], there: str
+) -> None:
+    stub = StubCluster(one=answer)
+    with pytest.raises(UsageError, match=f"node one.*{there}"):
+        opened(stub, **code)
+    assert stub.killed == ["one"]
+    mixed = StubCluster(one=answer)
+    assert joined(opened(mixed, allow_mixed=True, **code)) == ["one"]
+    assert mixed.told == mixed.killed == []
+
+
+def test_a_node_that_joins_later_and_cannot_be_used_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(_: object) -> Software:
+        raise RayError("no module esbench")
+
+    monkeypatch.setattr(ray_nodes, "PERIOD_SECONDS", 0.0)
+    cluster = StubCluster(one=software)
+    nodes = opened(cluster)
+    assert joined(nodes) == ["one"]
+    cluster.answers |= {"two": other_version, "three": missing, "four": software}
+    assert joined(nodes) == ["four"]
+    assert cluster.killed == ["two", "three"]
+    for _ in range(10):
+        assert joined(nodes) == []
+    assert cluster.killed == ["two", *["three"] * MAX_STARTS]
+    refused, broken = cluster.told
+    assert "node two" in refused
+    assert "node three" in broken
+    assert "no module esbench" in broken

@@ -7,15 +7,13 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 from urllib.parse import urlsplit
 
 from esbench.core.errors import USER_CODE_ERRORS, UsageError, error_text
 from esbench.core.files import safe_name
-from esbench.core.registry import DISTRIBUTION, Registry, extra_command, import_object
-from esbench.integrations.library import imported
+from esbench.core.registry import Registry, import_object
 
 TIMEOUT_SECONDS: Final = 20.0  # of a library that waits for its server
 _PORTS: Final = {"http": 80, "https": 443}
@@ -54,6 +52,16 @@ class Tracker(ABC):
 
     ``folder`` is for files of the tracker and may not exist yet. ``view`` is the command or address
     that shows what was tracked; ``esbench run`` prints it.
+
+    >>> class Prints(Tracker):
+    ...     def start(self, run):
+    ...         return -1
+    ...
+    ...     def log(self, run, rows):
+    ...         print(run.name, rows[-1])
+    ...
+    ...     def end(self, run, outcome, files):
+    ...         print(run.name, outcome)
     """
 
     view: str = ""
@@ -114,19 +122,6 @@ def make_tracker(name: str, root: Path) -> Tracker:
         raise
     except USER_CODE_ERRORS as error:
         raise UsageError(f"tracker {name!r} cannot be created ({error_text(error)})") from error
-
-
-def library(tracker: str, *modules: str) -> Any:
-    """The first of the modules that a built-in tracker needs; UsageError if one is missing."""
-    for module in modules:
-        package = module.partition(".")[0]
-        # A folder of that name, such as a tracker's own, has a specification without an origin.
-        if getattr(find_spec(package), "origin", None) is None:
-            raise UsageError(
-                f"tracker {tracker!r}: the package {package!r} is not installed; install it with: "
-                f"{extra_command(DISTRIBUTION, tracker)}"
-            )
-    return imported(modules[0])
 
 
 def require_reachable(tracker: str, address: str) -> None:

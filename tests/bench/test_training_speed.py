@@ -6,13 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import pytest
 from command_line import python
 
 from esbench import make_trainer
-from esbench.bench import throughput as bench
-from esbench.bench.simulator_limit import EmulatorLoop, MuJoCoLoop
-from esbench.bench.throughput import PARTS, measure
+from esbench.bench import training_speed as bench
+from esbench.bench.simulator_limit import EmulatorLoop, MuJoCoLoop, random_steps_per_second
+from esbench.bench.training_speed import PARTS, measure
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.jobs import EpisodeResult, Task
 from esbench.engine.player import Player
@@ -159,3 +160,10 @@ def test_all_processes_end_quietly(tmp_path: Path, number: signal.Signals) -> No
         _, err = process.communicate(timeout=20)  # ends when the last child has closed stderr
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 0.05])
+def test_the_speed_is_positive_even_in_no_time(seconds: float) -> None:
+    env = gymnasium.make("CartPole-v1")
+    assert random_steps_per_second(env, seconds) > 0
+    env.close()

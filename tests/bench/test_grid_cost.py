@@ -11,8 +11,8 @@ import pytest
 from command_line import Run
 from fake_trials import make_records, make_trials, write_trial
 
-from esbench.bench import plan
-from esbench.bench.plan import Lengths, _speed, costs, probe, standing
+from esbench.bench import grid_cost as plan
+from esbench.bench.grid_cost import Lengths, _speed, costs, probe, standing
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.jobs import Job, Task
 from esbench.engine.worker_pool import WorkerPool
@@ -37,24 +37,52 @@ def test_the_cost_is_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cost.steps_per_second == pytest.approx(400.0)
 
 
+LIMITS = {"CartPole-v1": {"max_episode_steps": [[0, 10], [1_000, 25], [3_000, 50]]}}
+
+
 @pytest.mark.parametrize(
-    ("budget", "steps", "generations"),
-    [({"env_steps": 200}, 640, 1), ({"env_steps": 641}, 1280, 2),
-     ({"env_steps": 10_000, "generations": 3}, 1920, 16)],
-)  # fmt: skip
-def test_generations_are_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: dict[str, int], steps: int,
+    ("budget", "settings", "length", "environment", "generations"),
+    [
+        ({"env_steps": 200}, {}, 10.0, {}, 1),
+        ({"env_steps": 641}, {"population_size": 64}, 10.0, {}, 2),
+        # A schedule of longer and longer episodes: 200 steps each; then those of 25 x 20; the last
+        # stage begins at 3,000, 1,000 steps each, rounded up; episodes that end by themselves.
+        ({"env_steps": 1_000}, {}, 10.0, LIMITS, 5),
+        ({"env_steps": 3_000}, {}, 10.0, LIMITS, 5 + 4),
+        ({"env_steps": 6_100}, {}, 10.0, LIMITS, 5 + 4 + 4),
+        ({"env_steps": 3_600}, {}, 9.0, LIMITS, 20),
+        # Populations that grow: 60 episodes of 10 steps are a multiple of the first 20.
+        ({"env_steps": 20_000}, {"num_interactions": 10_000}, 10.0, {}, 2),
+        ({"env_steps": 20_000}, {"min_episodes": 50}, 10.0, {}, 34),
+        (
+            {"env_steps": 20_000},
+            {"num_interactions": 10_000, "population_size_max": 100},
+            10.0,
+            {},
+            20,
+        ),
+    ],
+)
+def test_a_budget_buys_whole_generations(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    budget: dict[str, int],
+    settings: dict[str, int],
+    length: float,
+    environment: dict[str, Any],
     generations: int,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, 10.0))
-    algorithms = {"openai_es": {"population_size": 64}}
-    (cost,) = costs(make_trials(tmp_path, seeds=[0], budget=budget, algorithms=algorithms), 1)
-    assert (cost.env_steps, cost.generations) == (steps, {"openai_es": generations})
-    assert cost.seconds == pytest.approx(steps / 100)
+) -> None:
+    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, length))
+    algorithms = {"openai_es": {"population_size": 20, **settings}}
+    table = {"budget": budget, "algorithms": algorithms, "environment": environment}
+    (cost,) = costs(make_trials(tmp_path, seeds=[0], **table), 1)
+    assert cost.generations == {"openai_es": generations}
+    assert cost.seconds == pytest.approx(cost.env_steps / 100)
 
 
-def test_finished_generations_are_not_counted_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("played", [0, 2])
+def test_generations_limit_the_steps_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, played: int
 ) -> None:
     monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, 10.0))
     grid: dict[str, Any] = {
@@ -62,57 +90,10 @@ def test_finished_generations_are_not_counted_again(
         "budget": {"env_steps": 10_000, "generations": 3},
         "algorithms": {"openai_es": {"population_size": 64}},
     }
-    write_trial(make_trials(tmp_path, **grid)[0], make_records([1.0, 2.0]))
+    if played:
+        write_trial(make_trials(tmp_path, **grid)[0], make_records([1.0] * played))
     (cost,) = costs(make_trials(tmp_path, **grid), 1)
-    assert cost.env_steps == 640 + 3 * 640
-
-
-@pytest.mark.parametrize(
-    ("length", "budget", "generations"),
-    [
-        (10.0, 1_000, 5),  # 200 steps each; the second limit begins with the budget's end
-        (10.0, 3_000, 5 + 4),  # five of 10 x 20 steps, then those of 25 x 20
-        (10.0, 6_100, 5 + 4 + 4),  # the last stage begins at 3,000: 1,000 steps each, rounded up
-        (9.0, 3_600, 20),  # the episodes end by themselves
-    ],
-)
-def test_generations_of_a_schedule_are_those_of_its_limits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: float, budget: int, generations: int
-) -> None:
-    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, length))
-    limits = [[0, 10], [1_000, 25], [3_000, 50]]
-    (cost,) = costs(
-        make_trials(
-            tmp_path,
-            seeds=[0],
-            budget={"env_steps": budget},
-            algorithms={"openai_es": {"population_size": 20}},
-            environment={"CartPole-v1": {"max_episode_steps": limits}},
-        ),
-        1,
-    )
-    assert cost.generations == {"openai_es": generations}
-
-
-@pytest.mark.parametrize(
-    ("growth", "generations"),
-    [
-        ({"num_interactions": 10_000}, 2),
-        ({"min_episodes": 50}, 34),  # 60 episodes of 10 steps, a multiple of the first 20
-        ({"num_interactions": 10_000, "population_size_max": 100}, 20),
-    ],
-)
-def test_generations_that_grow_are_fewer(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    growth: dict[str, int],
-    generations: int,
-) -> None:
-    monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, 10.0))
-    algorithms = {"openai_es": {"population_size": 20, **growth}}
-    budget = {"env_steps": 20_000}
-    (cost,) = costs(make_trials(tmp_path, seeds=[0], budget=budget, algorithms=algorithms), 1)
-    assert cost.generations == {"openai_es": generations}
+    assert cost.env_steps == (3 - played) * 640 + 3 * 640
 
 
 def test_the_policies_of_each_environment_are_measured_one_by_one(

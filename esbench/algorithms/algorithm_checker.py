@@ -1,0 +1,189 @@
+"""Checks that an algorithm keeps the contract of ``Algorithm``, on a small problem."""
+
+from __future__ import annotations
+
+import json
+from numbers import Integral, Real
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from esbench.algorithms.base import Algorithm, require_algorithm
+from esbench.algorithms.search_settings import AlgorithmSettings
+from esbench.core.arrays import TENSOR, Matrix, Vector, with_arrays, without_arrays
+from esbench.core.errors import (
+    USER_CODE_ERRORS,
+    TrainingError,
+    as_training_errors,
+    error_text,
+    shown,
+)
+from esbench.core.population import Population
+from esbench.core.settings import parse
+
+SEED: Final = 1
+NUM_PARAMS: Final = 6
+TELLS: Final = 12
+RESTORED: Final = (0, 1, 9)  # tells before which a copy is restored: many states are empty at first
+MOST_MEMBERS: Final = 10_000  # a larger population is not evaluated
+NUMBERS: Final = "biuf"  # kinds of arrays that a checkpoint stores
+LARGEST: Final = 8  # bytes of a number
+RESERVED: Final = ("algorithm", "generation", "center", "average")  # keys of a stored state
+MEMBER_COLUMNS: Final = ("generation", "member", "episode", "return", "length")  # not its own
+
+
+def check_algorithm(cls: type[Algorithm[Any]], **settings: Any) -> None:
+    """Check an algorithm of your own; ``esbench run`` does so before it trains one.
+
+    It asks for a few populations, tells their returns, and restores copies from the stored state,
+    which must continue with the same bits.
+
+    Args:
+        cls: the class.
+        settings: settings of the algorithm.
+
+    Raises:
+        UsageError: the class is no algorithm, or a setting is wrong.
+        TrainingError: the class does not keep the contract; the message says where.
+
+    >>> from esbench.algorithms.openai_es import OpenAIES
+    >>> check_algorithm(OpenAIES, sigma=0.1)
+    """
+    name = getattr(cls, "__qualname__", str(cls))
+    require_algorithm(cls, name)
+    check_search(cls, parse(cls.Settings, settings, f"check_algorithm({name})"))
+
+
+def check_search(cls: type[Algorithm[Any]], settings: AlgorithmSettings) -> None:
+    """Check an algorithm with its validated settings; errors as ``check_algorithm``."""
+    given = (getattr(settings, name, None) for name in ("center_init", "sigma", "sigma_min"))
+    size = next((len(value) for value in given if isinstance(value, tuple)), NUM_PARAMS)
+    shapes = ((2, 2), (2,)) if size == NUM_PARAMS else ((size,),)
+    with as_training_errors():
+        algorithm = cls(settings, np.zeros(size), SEED, shapes)
+        for told in range(TELLS):
+            population = algorithm._ask()
+            members = _members(cls, population, size)
+            twin = _restored(algorithm, np.zeros(size)) if told in RESTORED else None
+            if twin is not None:
+                _require_same_plan(algorithm, twin, members)
+            returns, behaviors = -np.sum((members - 1.0) ** 2, axis=1), members[:, :2]
+            algorithm.tell(population, returns, behaviors)
+            _require_valid(algorithm, size, len(members))
+            if twin is not None:
+                twin.tell(twin.ask(), returns, behaviors)
+                _require_same_state(algorithm, twin)
+            if algorithm.population_size > MOST_MEMBERS:
+                return
+
+
+def _members(cls: type, population: object, num_params: int) -> Matrix:
+    """The members [N, P] that an algorithm asks for; TrainingError if they do not fit."""
+    name = f"{cls.__name__}._ask"
+    if not isinstance(population, Population):
+        raise TrainingError(
+            f"{name} returned {_kind(population)}; expected a Population, such as StoredPopulation"
+        )
+    try:
+        members = np.asarray(population.members())
+    except (AttributeError, TypeError, ValueError) as error:  # as a center of another shape
+        raise TrainingError(f"{name} returned members that cannot be made: {error}") from error
+    if members.shape != (len(population), num_params) or members.dtype.kind not in NUMBERS:
+        raise TrainingError(f"{name} returned {_kind(members)}; expected numbers [N, {num_params}]")
+    return members
+
+
+def _restored(algorithm: Algorithm[Any], start: Vector) -> Algorithm[Any]:
+    """Another object with the stored state of an algorithm that began at ``start``, [P]."""
+    cls, arrays = type(algorithm), dict[str, Any]()
+    own = algorithm._state_dict()
+    expected = (
+        "expected a dictionary of arrays of numbers, numbers, texts, None, and lists and "
+        f"dictionaries of these, with texts as keys but {', '.join(RESERVED)} and {TENSOR}"
+    )
+    if not isinstance(own, dict) or not own.keys().isdisjoint({*RESERVED, TENSOR}):
+        raise TrainingError(f"{cls.__name__}._state_dict returned {_kind(own)}; {expected}")
+    plain = without_arrays(algorithm.state_dict(), arrays)
+    try:
+        stored = json.loads(json.dumps(plain))
+        wrong = [key for key, each in arrays.items() if not _is_storable(each)]
+    except TypeError as error:
+        raise TrainingError(f"{cls.__name__}._state_dict: {error}; {expected}") from error
+    if wrong or repr(stored) != repr(plain):
+        at = f"{wrong[0]!r} is {_kind(arrays[wrong[0]])}" if wrong else "a key is no text"
+        raise TrainingError(f"{cls.__name__}._state_dict: {at}; {expected}")
+    twin = cls(algorithm.settings, start, algorithm.seed, algorithm.shapes)
+    try:
+        twin.load_state_dict(with_arrays(stored, arrays))
+    except USER_CODE_ERRORS as error:
+        what = f"_load_state_dict does not take what _state_dict returns: {error_text(error)}"
+        raise _not_restored(algorithm, what) from error
+    return twin
+
+
+def _require_same_plan(algorithm: Algorithm[Any], twin: Algorithm[Any], members: Matrix) -> None:
+    again = _members(type(twin), twin._ask(), members.shape[1])
+    same = (twin.population_size, twin.plan) == (algorithm.population_size, algorithm.plan)
+    if not same or not np.array_equal(again, members, equal_nan=True):
+        number = algorithm.generation + 1
+        raise _not_restored(algorithm, f"generation {number} has other members or episodes")
+
+
+def _require_same_state(algorithm: Algorithm[Any], twin: Algorithm[Any]) -> None:
+    pairs = ((twin.center, algorithm.center), (float(twin.sigma), float(algorithm.sigma)))
+    same = (twin.population_size, twin.plan) == (algorithm.population_size, algorithm.plan)
+    if not same or not all(np.array_equal(a, b, equal_nan=True) for a, b in pairs):
+        raise _not_restored(algorithm, f"generation {algorithm.generation} ends in another state")
+
+
+def _require_valid(algorithm: Algorithm[Any], num_params: int, members: int) -> None:
+    """Raises TrainingError if an attribute does not fit after ``_tell``."""
+    name, center = type(algorithm).__name__, algorithm._center
+    size, data = algorithm.population_size, algorithm.member_data
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        raise TrainingError(f"{name}.population_size is {_kind(size)}; expected an integer above 0")
+    is_vector = isinstance(center, np.ndarray) and center.shape == (num_params,)
+    if not is_vector or center.dtype != np.float64:
+        raise TrainingError(
+            f"{name}._tell left {_kind(center)} as self._center; expected an array of {num_params} "
+            "float64 numbers"
+        )
+    if not isinstance(sigma := algorithm.sigma, Real):
+        raise TrainingError(f"{name}.sigma is {_kind(sigma)}; expected a number (see scale_of)")
+    if not isinstance(data, dict):
+        raise TrainingError(f"{name}.member_data is {_kind(data)}; expected a dictionary")
+    for key, value in data.items():
+        array = _array(value)
+        fits = array.ndim == 0 or (array.ndim < 3 and len(array) == members)
+        if not fits or array.dtype.kind not in NUMBERS or key in MEMBER_COLUMNS:
+            raise TrainingError(
+                f"{name}: member_data[{key!r}] is {_kind(value)}; expected a number or numbers "
+                f"for {members} members, under another name than {', '.join(MEMBER_COLUMNS)}"
+            )
+
+
+def _is_storable(array: npt.NDArray[Any]) -> bool:
+    return array.dtype.kind in NUMBERS and array.dtype.itemsize <= LARGEST
+
+
+def _array(value: Any) -> npt.NDArray[Any]:
+    """A value as an array; of objects if its lists differ in length."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.empty(0, object)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array {list(value.shape)} of {value.dtype}"
+    return shown(value)
+
+
+def _not_restored(algorithm: Algorithm[Any], what: str) -> TrainingError:
+    return TrainingError(
+        f"{type(algorithm).__name__} would not continue with the same bits after a resume: {what}. "
+        "_state_dict must return, and _load_state_dict restore, everything that the next "
+        "generation depends on; random numbers must depend on the seed alone"
+    )
