@@ -30,7 +30,7 @@ def load_results(root: Path | str) -> pd.DataFrame:
         UsageError: there is no trial, or one cannot be read.
 
     Examples:
-        >>> esbench.load_results("out").groupby("algorithm")["center_return"].max()  # doctest: +SKIP
+        >>> esbench.load_results("out")["center_return"].max()  # doctest: +SKIP
     """
     import pandas as pd
 
