@@ -48,13 +48,6 @@ def searched(out: Path, count: int, **options: Any) -> Study:
     return study
 
 
-def test_another_seed_of_the_sampler_tries_others(tmp_path: Path, whole: Study) -> None:
-    other = searched(tmp_path, 6, seed=1).store.configurations
-    first = whole.store.configurations[:6]
-    assert first[0].settings == other[0].settings
-    assert all(a.settings != b.settings for a, b in zip(first[1:], other[1:], strict=True))
-
-
 def test_the_first_configuration_is_the_default_and_is_never_pruned(tmp_path: Path) -> None:
     def score(trial: Trial) -> float:
         settings: Any = trial.spec.algorithm.settings
@@ -304,10 +297,6 @@ def test_the_longest_label_of_a_grid_that_fits_is_meant(tmp_path: Path) -> None:
     (path,) = write_best(summarize(long))
     content, _ = read_grid(str(path))
     assert list(content["algorithms"]) == ["es tuned"]
-
-
-def test_few_configurations_have_no_importances(tmp_path: Path) -> None:
-    assert searched(tmp_path, 6).store.importances() == {}
 
 
 def test_failed_configurations_have_no_importances(tmp_path: Path) -> None:
