@@ -34,6 +34,7 @@ from .app.reading import (
     table,
 )
 from .app.training import (
+    expand,
     plan,
     run,
     status,
@@ -98,6 +99,7 @@ __all__ = [
     "diagnose",
     "efficiency",
     "evaluate",
+    "expand",
     "export",
     "history",
     "leaderboard",

@@ -156,7 +156,7 @@ class AlgorithmContract:
         with pytest.raises(ValueError, match=f"{P + 1} parameters: expected {P}"):
             make().load_state_dict(state)
 
-    def test_a_run_is_its_seed(self, make: Make) -> None:
+    def test_the_seed_determines_a_run(self, make: Make) -> None:
         one, again, other = (run(make(seed=seed), 5) for seed in (1, 1, 2))
         np.testing.assert_array_equal(one, again)
         assert not np.array_equal(one, other)

@@ -10,8 +10,7 @@ import numpy as np
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Outcome
 from esbench.grids.grid_file import parse_grid
-from esbench.tuning.open import open_studies
-from esbench.tuning.study import Search, Study
+from esbench.tuning.study import Search, Study, open_studies
 
 Score = Callable[[Trial], float | None]
 

@@ -14,8 +14,12 @@ from fake_trials import write_scores
 from PIL import Image
 
 import esbench
+import esbench as package
 from esbench import GenerationRecord, Stop, UsageError
+from esbench.app.training import TUNING_SEEDS
+from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.experiment.watchers import ImportedCallback
+from esbench.grids.compose import parse_seeds
 from esbench.publish.figures.write_figures import drawings
 
 NUMBER: Any = 5  # no callback
@@ -133,12 +137,9 @@ def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"grid": "quik"}, "quick"),
-        ({"grid": {**GRID, "seed": 1}}, "seeds"),
-        ({"grid": {**GRID, "algorithms": 3}}, "algorithms"),
         ({"grid": GRID, "overrides": "budget.env_step=3"}, "env_steps"),
         ({"grid": GRID, "keep": 0}, "keep"),
         ({"grid": GRID, "overrides": "budget env_steps=3"}, "budget env_steps"),
-        ({"grid": GRID, "overrides": "budget..env_steps=3"}, "budget..env_steps"),
         ({"grid": GRID, "overrides": 'budget."env_steps=3'}, "env_steps=3"),
         ({"grid": GRID, "overrides": "budget.env_steps=3\nseed = 1"}, "env_steps"),
         (
@@ -176,16 +177,15 @@ def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], word
         (lambda out: esbench.merge(3, out=out), "folders = 3"),
         (lambda out: esbench.run(GRID, out=out, seeds=1.5), "seeds = 1.5"),
         (lambda out: esbench.run(GRID, out=out, extend="no"), "extend = 'no'"),
-        (lambda out: esbench.run(GRID, out=out, quiet=1), "quiet = 1"),
         (
             lambda out: esbench.make_trainer("snes", env="CartPole-v1", out=out, extend="no"),
             "extend = 'no'",
         ),
         (lambda out: esbench.table(out, wide="no"), "wide = 'no'"),
-        (lambda out: esbench.table(out, by=3), "by = 3"),
         (lambda out: esbench.table(out, by=["sigma"]), r"by = \['sigma'\]"),
         (lambda out: esbench.merge("missing", out=out), "'missing'"),
-        (lambda out: esbench.merge(Path("missing"), out=out), "'missing'"),
+        (lambda out: esbench.run(GRID, out=out, set="seeds=[0]"), "set: expected overrides"),
+        (lambda out: esbench.compare("a", "b", in_=out), "in_: expected folder"),
     ],
 )
 def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str) -> None:
@@ -287,3 +287,49 @@ def test_the_size_of_a_plot_is_that_of_each_part(scores: Path) -> None:
     assert figure.get_size_inches().tolist() == [3.5, 6 * parts]
     with pytest.raises(UsageError, match="6.6x3.2"):
         esbench.plot(folder, size="3")
+
+
+def test_functions_read_what_commands_print(scores: Path, tmp_path: Path, esbench: Run) -> None:
+    def printed(*command: str) -> Any:
+        return json.loads(esbench(*command, "--format", "json")[1])
+
+    rows = printed("efficiency", str(scores), "--target", "120", "--window", "1")["rows"]
+    frame = package.efficiency(scores, target="120", window=1)
+    assert frame["reached"].tolist() == [row["reached"] for row in rows]
+    levels = [trial["level"] for trial in printed("diagnose", str(scores))["trials"]]
+    assert [each.level for each in package.diagnose(scores)] == levels
+    assert package.report(scores, out=tmp_path / "report.html").stat().st_size > 10_000
+    place = Path(__file__).parents[1] / "results" / "leaderboard"
+    best = package.leaderboard(place, env="Hopper-v5", best=True)
+    rows = printed("leaderboard", str(place), "--env", "Hopper-v5", "--best")["rows"]
+    assert best["algorithm"].tolist() == [row["algorithm"] for row in rows]
+
+
+def test_a_baseline_checks_the_scores_that_it_was_made_of(scores: Path, tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    frozen = package.baseline(scores, out=file)
+    assert {cell.algorithm for cell in frozen.cells} == {"cem", "openai_es", "snes"}
+    report = package.check(scores, baseline=file, json=tmp_path / "checks" / "first.json")
+    assert report.exit_code == 0
+    assert len(package.history([tmp_path / "checks"], out=tmp_path).cells) == 6
+    with pytest.raises(UsageError, match=r"baseline\.json"):
+        package.baseline(scores, out=file)
+
+
+def test_a_trained_grid_is_planned_shown_and_scored_again(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"seeds": 0, "out": tmp_path / "a"}
+    specs = [trial.spec for trial in package.expand(GRID, seeds=0)]
+    assert package.plan(GRID, **options).costs[0].env_steps >= 2 * 300
+    package.run(GRID, **options, quiet=True)
+    standings = package.status(GRID, **options)
+    assert [each.status for each in standings] == ["done"] * 2
+    assert [each.trial.spec for each in standings] == specs
+    assert package.plan(GRID, **options).seconds == 0
+    found = package.evaluate(tmp_path / "a", every=True)
+    assert len(found) == 2
+    assert all(score.identical for score in found.values())  # type: ignore[union-attr]
+
+
+def test_tuning_seeds_are_those_of_tuning() -> None:
+    seeds = parse_seeds(TUNING_SEEDS)
+    assert seeds == list(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + 3))

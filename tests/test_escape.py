@@ -62,7 +62,7 @@ def labeled(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_label_is_no_formula_of_a_figure(labeled: Path, tmp_path: Path) -> None:
+def test_a_label_is_not_drawn_as_a_formula(labeled: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings(action="ignore"):  # a character that no font of ours has
         paths = draw(labeled, tmp_path / "figures")
     for path in paths:

@@ -54,7 +54,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_one_short_sentence_and_nothing_written(esbench: Run, tmp_path: Path, case: str) -> None:
+def test_a_refused_value_is_one_sentence_and_writes_nothing(
+    esbench: Run, tmp_path: Path, case: str
+) -> None:
     arguments, fact = REFUSED[case]
     code, out, err = esbench(*arguments)
     assert (code, out) == (2, "")

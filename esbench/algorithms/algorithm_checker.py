@@ -55,17 +55,23 @@ def check_algorithm(cls: type[Algorithm[Any]], **settings: Any) -> None:
     check_search(cls, parse(cls.Settings, settings, f"check_algorithm({name})"))
 
 
-def check_search(cls: type[Algorithm[Any]], settings: AlgorithmSettings) -> None:
-    """Check an algorithm with its validated settings; errors as ``check_algorithm``."""
+def check_search(
+    cls: type[Algorithm[Any]], settings: AlgorithmSettings, knows_start: bool = True
+) -> None:
+    """Check an algorithm with its validated settings; errors as ``check_algorithm``.
+
+    ``knows_start`` is whether a resumed search is made with the center that it began with.
+    """
     given = (getattr(settings, name, None) for name in ("center_init", "sigma", "sigma_min"))
     size = next((len(value) for value in given if isinstance(value, tuple)), NUM_PARAMS)
     shapes = ((2, 2), (2,)) if size == NUM_PARAMS else ((size,),)
+    restart = np.zeros(size) if knows_start else np.ones(size)
     with as_training_errors():
         algorithm = cls(settings, np.zeros(size), SEED, shapes)
         for told in range(TELLS):
             population = algorithm._ask()
             members = _members(cls, population, size)
-            twin = _restored(algorithm, np.zeros(size)) if told in RESTORED else None
+            twin = _restored(algorithm, restart) if told in RESTORED else None
             if twin is not None:
                 _require_same_plan(algorithm, twin, members)
             returns, behaviors = -np.sum((members - 1.0) ** 2, axis=1), members[:, :2]

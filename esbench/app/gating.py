@@ -36,11 +36,10 @@ def baseline(
     """Save scores, digests, settings and versions to a file that later runs are checked against.
 
     Args:
-        folder: an output folder of 'esbench run'.
+        folder: as ``table``.
         out: output file.
         replace: replace an existing file.
-        statistic: the score of a seed: the mean return of its held-out episodes, their tail (the
-            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
+        statistic: as ``table``.
 
     Returns:
         The content of the file; without ``out``, it is not written.
@@ -87,7 +86,7 @@ def check(
     """Check scores and digests against a baseline.
 
     Args:
-        folder: an output folder of 'esbench run'.
+        folder: as ``table``.
         baseline: a file written by 'esbench baseline'.
         statistic: refuse a baseline with another statistic (default: accept any).
         alpha: largest probability of a false alarm, over all cells and looks.
@@ -96,7 +95,7 @@ def check(
         allow_inconclusive: exit with 0 if there are too few seeds.
         until_conclusive: train more seeds into ``folder`` until every verdict is conclusive.
         max_seeds: with ``until_conclusive``, maximum number of seeds per cell (default: 32).
-        workers: worker processes (default: one per core); results do not depend on it.
+        workers: as ``run``.
         markdown: also write Markdown to this file.
         junit: also write JUnit XML to this file.
         json: also write JSON to this file.
@@ -172,10 +171,10 @@ def verify(
     Args:
         trial: a trial's folder, a folder of trials, a file of a leaderboard or, with ``sample``, a
             leaderboard.
-        workers: worker processes (default: one per core); results do not depend on it.
+        workers: as ``run``.
         sample: train K random trials of the leaderboard or the file.
-        env: only these environments.
-        algorithm: only these algorithms or labels.
+        env: as ``leaderboard``.
+        algorithm: as ``leaderboard``.
         leaderboard: folder of the leaderboard.
         seed: seed of the random choice (default: 0).
         display: shows the progress and, once it is known, every outcome; by default as lines.
@@ -266,7 +265,7 @@ def submit(
     """Check finished trials and write one leaderboard file per algorithm and environment.
 
     Args:
-        folder: an output folder of 'esbench run'.
+        folder: as ``table``.
         out: folder of the leaderboard.
         display: prints what was written, and what keeps others from training it again.
 

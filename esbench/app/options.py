@@ -161,11 +161,20 @@ def refuse_old_names(names: Collection[str]) -> None:
 
 
 def argument_texts(documented: object) -> dict[str, str]:
-    """The text of each argument in the section ``Args`` of a docstring, on one line."""
+    """The text of each argument in the section ``Args`` of a docstring, on one line.
+
+    "as ``run``." stands for the text of that function's argument of the same name.
+    """
+    import esbench
+
     _, _, section = (inspect.getdoc(documented) or "").partition(ARGS)
     section = re.split(r"\n(?=\S)", section)[0]
     found = re.finditer(r"^    (\w+): (.*(?:\n {5,}\S.*)*)", section, re.MULTILINE)
-    return {match[1]: " ".join(match[2].split()) for match in found}
+    texts = {match[1]: " ".join(match[2].split()) for match in found}
+    for name, text in texts.items():
+        if other := re.fullmatch(r"as ``(\w+)``\.", text):
+            texts[name] = argument_texts(getattr(esbench, other[1]))[name]
+    return texts
 
 
 def open_trials(

@@ -72,7 +72,7 @@ def evaluate(
         which: the final policy, or the best one: that with the largest mean return over five
             generations.
         every: score every trial in ``trial``, a folder of trials.
-        workers: worker processes (default: one per core); results do not depend on it.
+        workers: as ``run``.
 
     Returns:
         The new and the recorded score by the trial's folder. With ``every``, the error of a trial
@@ -136,11 +136,10 @@ def render(
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes.
 
     Args:
-        trial: a trial's folder.
+        trial: as ``evaluate``.
         episode: index of the held-out episode, from 0.
-        generation: generation of a kept checkpoint (default: the latest).
-        which: the final policy, or the best one: that with the largest mean return over five
-            generations.
+        generation: as ``evaluate``.
+        which: as ``evaluate``.
         out: a .gif or .mp4 file (default: render.gif in the trial's folder); with ``every``, the
             file's name in each trial's folder.
         max_steps: largest number of steps to show; the return is of the whole episode.
@@ -192,10 +191,9 @@ def export(
     """Write a stored policy as a file that torch.export.load reads without esbench.
 
     Args:
-        trial: a trial's folder.
-        generation: generation of a kept checkpoint (default: the latest).
-        which: the final policy, or the best one: that with the largest mean return over five
-            generations.
+        trial: as ``evaluate``.
+        generation: as ``evaluate``.
+        which: as ``evaluate``.
         out: default: policy.pt2 in the trial's folder.
         display: shows that it takes a while.
 

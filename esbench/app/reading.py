@@ -102,8 +102,7 @@ def compare(
         first: an output folder, or an algorithm.
         second: the other output folder, or algorithm.
         folder: A and B are algorithms in this folder.
-        statistic: the score of a seed: the mean return of its held-out episodes, their tail (the
-            mean of the worst 10 %), or the area under its learning curve, divided by the budget.
+        statistic: as ``table``.
 
     Returns:
         One row per environment that both have: interquartile means and tails of both sides; the
@@ -142,7 +141,7 @@ def efficiency(
     """The cost of training until it reaches a score: steps, episodes and CPU time.
 
     Args:
-        folder: an output folder of 'esbench run'.
+        folder: as ``table``.
         target: target score (default: the reference score of the environment), or
             ENVIRONMENT=SCORE.
         window: generations in the mean return that is compared to the target.
@@ -186,7 +185,7 @@ def plot(
     """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps.
 
     Args:
-        folder: an output folder of 'esbench run'.
+        folder: as ``table``.
         algorithms: algorithms to draw, such as openai_es,cma_es.
         size: size of each figure in inches; if it is higher than wide, panels are stacked.
         panels: panels of the learning curves, such as steps,rank (default: steps,time,rank).
@@ -251,7 +250,7 @@ def report(folder: str | Path, *, out: str | Path | None = None, title: str | No
     """Write one HTML file with scores, learning curves, diagnostics, settings and versions.
 
     Args:
-        folder: an output folder of 'esbench run'.
+        folder: as ``table``.
         out: output file (default: DIR/report.html).
         title: title (default: the folder's name).
 

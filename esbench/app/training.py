@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from esbench.experiment.engines import EngineChoice, Schedule
     from esbench.experiment.trials import Trial
     from esbench.experiment.watchers import Callback, Limits, Outcome
+    from esbench.grids.expand import LabeledSpec
     from esbench.integrations.trackers.tracker import Tracker
     from esbench.tuning.summary import Summary
 
@@ -268,6 +269,27 @@ def standings(grid: GridLike, **options: Unpack[TrialOptions]) -> tuple[list[Tri
     return [standing(trial) for trial in trials], root
 
 
+@takes(GridOptions)
+def expand(grid: GridLike = None, **options: Unpack[GridOptions]) -> Iterator[LabeledSpec]:
+    """Yield the trials of a grid by environment, algorithm, policy and seed; nothing is run.
+
+    Args:
+        grid: and shared options.
+
+    Raises:
+        UsageError: the input is wrong.
+
+    Examples:
+        >>> [trial.spec.seed for trial in esbench.expand("quick", algorithm="openai_es")]
+        [0, 1, 2, 0, 1, 2]
+    """
+    from esbench.experiment.trials import latest_start
+    from esbench.grids.expand import expanded
+
+    typed, source = compose(grid, options)
+    yield from expanded(typed, source, latest_start(typed.init_from))
+
+
 @takes(TuneOptions)
 def tune(
     grid: GridLike = None,
@@ -317,9 +339,7 @@ def tune(
     from esbench.experiment.run_grid import run_grid
     from esbench.grids.compose import parse_seeds
     from esbench.publish.figures.tuning_figure import draw_tuning
-    from esbench.tuning.open import open_studies
-    from esbench.tuning.pruning import RUNGS
-    from esbench.tuning.study import Search
+    from esbench.tuning.study import RUNGS, Search, open_studies
     from esbench.tuning.summary import summarize, write_best
 
     show, workers, at_once = display or Display(), options.get("workers"), options.get("at_once")

@@ -119,11 +119,7 @@ def _has_current_folder() -> bool:
 
 def _plain(said: str, arguments: Sequence[str]) -> str:
     """An error of typer in our words; pydantic checks its numbers and choices."""
-    number = re.fullmatch(r"Invalid value for '(.*)': Input should be a valid (\w+), .*", said)
-    limit = re.fullmatch(
-        r"Invalid value for '(.*)': Input should be greater than or equal to (\d+)", said
-    )
-    found = number or limit
+    found = re.fullmatch(r"Invalid value for '(.*)': Input should be a valid (\w+), .*", said)
     if not found:
         return said.replace("Value error, ", "")
     option, kind = found[1].split(" / ")[0], found[2]
@@ -133,8 +129,6 @@ def _plain(said: str, arguments: Sequence[str]) -> str:
         if before == option or before.startswith(f"{option}=")
     ]
     expected = "an integer" if kind == "integer" else f"a {kind}"
-    if limit:
-        expected = f"at least {limit[2]}"
     return f"{option} {given[-1] if given else ''!r}: expected {expected}"
 
 

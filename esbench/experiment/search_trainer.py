@@ -214,7 +214,9 @@ class SearchTrainer(Trainer):
         if not self._consistent:
             raise TrainingError("an update has failed; load a state or start the trial again")
         if self.progress.generation == 0 and not is_builtin(type(self.algorithm)):
-            check_search(type(self.algorithm), self.algorithm.settings)
+            # A resumed trainer does not read ``spec.init_from`` again.
+            knows_start = self.spec.init_from is None
+            check_search(type(self.algorithm), self.algorithm.settings, knows_start)
         while not self._is_spent(limit):
             self._evaluator.prepare()  # loading is not part of the time of training
             self._counted = self._clocks()

@@ -22,6 +22,9 @@ class Stop:
     """Returned by a callback to end training; ``reason`` is stored in the result.
 
     UsageError if the reason is no text.
+
+    >>> def solved(record):
+    ...     return Stop("solved") if record.center_return >= 475 else None
     """
 
     reason: str
@@ -73,6 +76,9 @@ class TargetReturn:
     as ``Trainer`` does.
 
     UsageError if the target is not finite or the window is below 1.
+
+    >>> TargetReturn(475.0, window=3).target
+    475.0
     """
 
     def __init__(self, target: float, window: int = 5) -> None:

@@ -59,7 +59,20 @@ class LabeledSpec:
 
 
 def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[LabeledSpec]:
-    """The trials by environment, algorithm, policy and seed; UsageError for wrong input.
+    """The trials by environment, algorithm, policy and seed; UsageError if there is none.
+
+    Arguments and other errors are those of ``expanded``.
+    """
+    if found := list(expanded(grid, source, start)):
+        return found
+    raise UsageError(
+        f"{source}: nothing to run: expected an algorithm with "
+        f"{' or '.join(grid.environments)} among its environments"
+    )
+
+
+def expanded(grid: Grid, source: str, start: StartSpec | None = None) -> Iterator[LabeledSpec]:
+    """Yield the trials one after another; UsageError for wrong input.
 
     ``start`` is the checkpoint that ``grid.init_from`` stands for.
     """
@@ -69,17 +82,8 @@ def expand(grid: Grid, source: str, start: StartSpec | None = None) -> list[Labe
     }
     for named in {name for scope in scopes.values() for name in scope.environments or ()}:
         load_environment(named)  # a misspelled name is not that of an environment left out
-    found = [
-        trial
-        for name in grid.environments
-        for trial in _Layers(grid, _checked_file(name), source, start, scopes).trials()
-    ]
-    if not found:
-        raise UsageError(
-            f"{source}: nothing to run: expected an algorithm with "
-            f"{' or '.join(grid.environments)} among its environments"
-        )
-    return found
+    for name in grid.environments:
+        yield from _Layers(grid, _checked_file(name), source, start, scopes).trials()
 
 
 def _checked_file(name: str) -> EnvironmentFile:

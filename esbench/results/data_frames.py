@@ -28,6 +28,9 @@ def load_results(root: Path | str) -> pd.DataFrame:
 
     Raises:
         UsageError: there is no trial, or one cannot be read.
+
+    Examples:
+        >>> esbench.load_results("out")["center_return"].max()  # doctest: +SKIP
     """
     import pandas as pd
 
@@ -54,6 +57,9 @@ def load_scores(root: Path | str) -> pd.DataFrame:
 
     Raises:
         UsageError: there is no trial, or one cannot be read.
+
+    Examples:
+        >>> esbench.load_scores("results/runs/quick")["score"].mean()  # doctest: +SKIP
     """
     trials = find_trials(as_path("root", root))
     return scores_of((_labels(trial), trial) for trial in trials)
@@ -98,6 +104,9 @@ def load_members(trial: Path | str) -> pd.DataFrame:
 
     Raises:
         UsageError: there is no trial, it was trained without that option, or it cannot be read.
+
+    Examples:
+        >>> esbench.load_members("out/CartPole-v1/ars/seed-0")["return"].max()  # doctest: +SKIP
     """
     import pandas as pd
 

@@ -57,7 +57,8 @@ def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
 
 
 def _merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
-    there = {trial.path.relative_to(out): trial for trial in _trials(out)}
+    present = find_trials(out) if has_trials(out) else []
+    there = {trial.path.relative_to(out): trial for trial in present}
     chosen = dict(there)
     in_place = {place: [trial] for place, trial in there.items()}
     for root in sources:
@@ -131,64 +132,54 @@ def _put_back(out: Path) -> None:
             shutil.rmtree(hidden)
 
 
-def _trials(out: Path) -> list[TrialFolder]:
-    return find_trials(out) if has_trials(out) else []
-
-
 def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     """The one of two trials that has more; ``known`` if both are the same."""
-    spec, digests = other.description()["spec"], _digests(other)  # raise if it is damaged
     reached = _reached(other)
     if known is other:
         return known
-    _require_equal_labels(known, other)
-    changed = differences(known.description()["spec"], spec)
-    if changed:
-        what = "; ".join(changed)
+    ours, theirs = (
+        {key: t.description()[key] for key in ("labels", "spec")} for t in (known, other)
+    )
+    if changed := differences(ours, theirs):
         raise UsageError(
-            f"{known.path} and {other.path} hold different trials: {what}; expected one "
-            "specification, or another output folder"
+            f"{known.path} and {other.path} hold different trials: {'; '.join(changed)}; "
+            f"expected one specification, or another output folder; {DISTINCT_LABELS}"
         )
-    before = _digests(known)
-    pairs = zip(before, digests, strict=False)
+    if what := _contradiction(known, other):
+        raise UsageError(
+            f"{known.path} and {other.path} have different results of one specification: {what}; "
+            "expected the same, since equal versions on one CPU type give equal bits"
+        )
+    if (known.is_done and other.is_done) or reached <= _reached(known):
+        return known
+    if known.records_members and not other.records_members:
+        raise UsageError(
+            f"{other.path} is longer than {known.path}, but lacks its members' data; expected "
+            "both with --record members, or only one of them"
+        )
+    return other
+
+
+def _contradiction(known: TrialFolder, other: TrialFolder) -> str:
+    """The first difference of the results of two trials; empty if there is none."""
+    pairs = zip(_digests(known), _digests(other), strict=False)
     for generation, (one, another) in enumerate(pairs, start=1):
         if one != another:
-            raise _contradiction(known, other, f"the digest of generation {generation}")
+            return f"the digest of generation {generation}"
     if not (known.is_done and other.is_done):
-        if (*reached, len(digests)) <= (*_reached(known), len(before)):
-            return known
-        if known.records_members and not other.records_members:
-            raise UsageError(
-                f"{other.path} is longer than {known.path}, but lacks its members' data; expected "
-                "both with --record members, or only one of them"
-            )
-        return other
+        return ""
     first, second = known.result(), other.result()
-    if changed := [key for key in _RESULT if first.get(key) != second.get(key)]:
-        key = changed[0]
-        values = "" if key in {"returns", "lengths"} else f" ({first.get(key)}, {second.get(key)})"
-        raise _contradiction(known, other, f"{key}{values}")
-    return known
+    return next((key for key in _RESULT if first.get(key) != second.get(key)), "")
 
 
-def _require_equal_labels(known: TrialFolder, other: TrialFolder) -> None:
-    """Raises UsageError if only the names of their folders are equal."""
-    ours, theirs = (" ".join(each.description()["labels"].values()) for each in (known, other))
-    if ours != theirs:
-        raise UsageError(f"{known.path} is {ours} and {other.path} is {theirs}; {DISTINCT_LABELS}")
+def _reached(trial: TrialFolder) -> tuple[bool, int, int]:
+    """Whether a trial is done, the generation of its checkpoint and its rows.
 
-
-def _reached(trial: TrialFolder) -> tuple[bool, int]:
-    """Whether a trial is done, and the generation of its checkpoint; raises if it is damaged."""
+    Raises if it is damaged.
+    """
     state = trial.load_checkpoint()
-    return trial.is_done, 0 if state is None else state["progress"]["generation"]
-
-
-def _contradiction(known: TrialFolder, other: TrialFolder, what: str) -> UsageError:
-    return UsageError(
-        f"{known.path} and {other.path} have different results of one specification: {what}; "
-        "expected the same, since equal versions on one CPU type give equal bits"
-    )
+    generation = 0 if state is None else state["progress"]["generation"]
+    return trial.is_done, generation, len(_digests(trial))
 
 
 def _digests(trial: TrialFolder) -> list[str]:

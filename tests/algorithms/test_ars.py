@@ -49,7 +49,7 @@ def test_a_hundred_updates_are_the_papers(n, b, decay):
 
 
 @pytest.mark.parametrize("num_best", [None, 8])
-def test_truncated_to_all_pairs_it_is_untruncated(num_best):
+def test_keeping_all_pairs_equals_no_truncation(num_best):
     truncated = climb(make(num_pairs=8, num_best=num_best, version="V2-t"), 20)
     np.testing.assert_array_equal(truncated, climb(make(num_pairs=8, version="V2"), 20))
     fewer = climb(make(num_pairs=8, num_best=7, version="V2-t"), 20)
@@ -73,7 +73,7 @@ def test_the_second_versions_normalize_observations(make_spec, version, normaliz
         ({"num_pairs": 8}, {"num_pairs": 4}, 8),
     ],
 )
-def test_a_stronger_layers_size_displaces_the_other_name(make_spec, weak, strong, size):
+def test_a_later_size_replaces_the_other_name(make_spec, weak, strong, size):
     spec = make_spec(
         algorithms={"ars": {"num_best": 2, **weak}},
         environment={"doubles:Walk-v0": {"algorithms": {"ars": strong}}},
@@ -99,7 +99,7 @@ def test_in_a_grown_population_the_same_part_is_kept(growth, num_best, kept):
 
 
 @pytest.mark.parametrize(("num_best", "kept"), [(1, [2]), (2, [2, 0]), (3, [2, 0, 1])])
-def test_of_pairs_that_tie_for_the_last_place_the_earlier_is_kept(num_best, kept):
+def test_the_earlier_of_tied_pairs_is_kept(num_best, kept):
     pairs = np.array([[1.0, 5.0], [5.0, 2.0], [9.0, 0.0], [3.0, 5.0]])
     algorithm = make(num_pairs=4, num_best=num_best)
     deltas = [algorithm.ask().noise.row(k) for k in kept]

@@ -17,7 +17,7 @@ make = maker("cem")
 few = hypothesis_settings(max_examples=25, deadline=None)
 
 
-def test_it_is_the_papers():
+def test_updates_equal_the_papers():
     """Szita & Lorincz 2006 with sigma_0^2 = 100 and Z_t = max(5 - t/10, 0), but for ddof = 1."""
     algorithm = make(sigma=10.0, extra_sigma_ratio=math.sqrt(5) / 10, extra_sigma_generations=50)
     mu, variance = START, np.full(P, 100.0)
@@ -118,5 +118,5 @@ def test_ties_do_not_change_sigma_on_average():
 @pytest.mark.parametrize(
     ("ratio", "size", "elites"), [(0.25, 11, 2), (0.7, 3, 2), (0.29, 100, 29), (0.07, 100, 7)]
 )
-def test_the_number_of_elites_is_rounded_down_from_what_a_person_computes(ratio, size, elites):
+def test_the_number_of_elites_is_rounded_down_without_float_error(ratio, size, elites):
     assert make(population_size=size, elite_ratio=ratio).settings.num_elites(size) == elites

@@ -31,7 +31,7 @@ def make(name, *, num_params=P, seed=7, **changes):
 @both
 @pytest.mark.parametrize("function", [sphere, rotated_ellipsoid])
 @pytest.mark.parametrize("size", [None, 20])
-def test_it_is_the_library(name, function, size):
+def test_updates_equal_the_library(name, function, size):
     algorithm = make(name, population_size=size, sigma=0.3)
     library = LIBRARY[name](mean=np.ones(P), sigma=0.3, population_size=size)
     for generation in range(100):
@@ -65,7 +65,7 @@ def test_a_state_that_went_through_files_continues_bit_for_bit(name, sampled):
 
 
 @both
-def test_a_checkpoint_holds_nothing_that_lay_in_memory(name):
+def test_a_checkpoint_has_no_uninitialized_numbers(name):
     for filling in (1.0, math.nan):  # memory that the library might get for its uninitialized array
         dirt = [np.full(64, filling) for _ in range(1000)]
         del dirt
@@ -76,7 +76,7 @@ def test_a_checkpoint_holds_nothing_that_lay_in_memory(name):
 
 
 @both
-def test_a_slope_without_end_does_not_end_in_an_error(name):
+def test_a_linear_function_raises_no_error(name):
     algorithm = make(name, num_params=3, sigma=1e20)
     run(algorithm, 300, lambda points: points.sum(axis=1))
     assert -1e33 < algorithm.center.min() < -1e28

@@ -160,7 +160,7 @@ def test_no_affine_change_of_coordinates_matters(matrix, offset, seed):
     np.testing.assert_allclose(inverse @ factor(other), factor(plain), atol=1e-7)
 
 
-def test_weight_decay_takes_its_part_off_the_center():
+def test_weight_decay_shrinks_the_center():
     plain, decayed = make(learning_rate=0.5), make(learning_rate=0.5, weight_decay=0.1)
     for algorithm in (plain, decayed):
         climb(algorithm, 1)

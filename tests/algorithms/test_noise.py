@@ -122,7 +122,7 @@ def test_helpers_draw_the_same_rows(threads, num_params):
         assert list(noise.in_turn([], threads)) == []
 
 
-def test_so_many_threads_draw_and_no_more(monkeypatch):
+def test_the_number_of_drawing_threads_is_limited(monkeypatch):
     plain, drawers = GaussianNoise.blocks, []
 
     def blocks(self, row):

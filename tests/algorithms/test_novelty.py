@@ -204,68 +204,7 @@ def test_the_schedule_of_the_weight():
     assert weight.best == 7.0
 
 
-def scripted(returns, **changes):
-    """Return the weights of NSRA-ES after probes with these returns."""
-    algorithm = make("nsra_es", meta_population_size=1, **changes)
-    answer(algorithm, constant(1e9))  # the start is no updated center
-    weights = []
-    for value in returns:
-        step(algorithm)
-        answer(algorithm, constant(value))
-        weights.append(algorithm.state_dict()["novelty_weight"])
-    return weights
-
-
-def test_the_best_return_is_that_of_updated_centers():
-    changes = {"weight_patience": 2, "weight_delta": 0.25}
-    assert scripted([1, 1, 1, 1, 1, 2], **changes) == [0.0, 0.0, 0.25, 0.25, 0.5, 0.25]
-
-
 # --- the meta-population ---
-
-
-@every_search
-def test_it_starts_with_a_probe_of_centers_about_the_first(name):
-    start = np.linspace(-1, 1, P)
-    algorithm = make(name, center_init=start, meta_population_size=4, center_spread=2.0)
-    probe, again = algorithm.ask(), algorithm.ask()
-    plan = algorithm.plan
-    assert (plan.probe, probe.size, plan.lineage, plan.episodes) == (True, 4, 0, None)
-    members = probe.members()
-    np.testing.assert_array_equal(members, again.members())
-    np.testing.assert_array_equal(members[0], start)
-    for m in (1, 2, 3):
-        z = stream(0, Purpose.INITIALIZATION, m).standard_normal(P)
-        np.testing.assert_allclose(members[m], start + 2.0 * SIGMA * z, rtol=1e-15)
-    np.testing.assert_array_equal(algorithm.center, start)
-    algorithm.tell(probe, fitness(members), behavior(members))
-    assert algorithm.generation == 0
-    np.testing.assert_array_equal(algorithm.state_dict()["archive"], behavior(members))
-
-
-@every_search
-def test_after_every_generation_the_updated_parent_is_asked_about(name):
-    algorithm = make(name, meta_population_size=3, probe_episodes=4)
-    answer(algorithm)
-    for generation in range(6):
-        population = algorithm.ask()
-        assert not algorithm.plan.probe
-        parent, before = algorithm.plan.lineage, algorithm.state_dict()["centers"]
-        np.testing.assert_array_equal(population.center, before[parent])
-        members = population.members()
-        algorithm.tell(population, fitness(members), behavior(members))
-        probe, again = algorithm.ask(), algorithm.ask()
-        plan = algorithm.plan
-        assert (plan.probe, len(probe), plan.lineage, plan.episodes) == (True, 1, parent, 4)
-        np.testing.assert_array_equal(probe.members(), again.members())
-        after = algorithm.state_dict()["centers"]
-        np.testing.assert_array_equal(probe.member(0), after[parent])
-        assert [m for m in range(3) if not np.array_equal(before[m], after[m])] == [parent]
-        algorithm.tell(probe, fitness(probe.members()), behavior(probe.members()))
-        assert algorithm.generation == generation + 1
-        archive = algorithm.state_dict()["archive"]
-        assert len(archive) == 3 + generation + 1
-        np.testing.assert_array_equal(archive[-1], behavior(probe.members())[0])
 
 
 def parents_with(behaviors, generations, k=10):
@@ -286,7 +225,7 @@ def test_without_any_novelty_parents_are_drawn_uniformly(value):
     assert stats.chisquare(counts).pvalue > 0.01
 
 
-def test_a_parent_that_cannot_be_compared_is_not_drawn():
+def test_a_center_without_novelty_is_not_drawn():
     counts = parents_with(np.array([[0.0], [math.nan], [1.0], [3.0]]), 200)
     assert counts[1] == 0
     assert (counts[[0, 2, 3]] > 0).all()
@@ -361,7 +300,7 @@ SAME, APART = np.zeros((SIZE, 2)), np.arange(2.0 * SIZE).reshape(SIZE, 2)
         ("nsr_es", np.arange(SIZE), np.full((SIZE, 2), math.nan), False),
     ],
 )
-def test_what_is_equal_says_nothing(name, returns, behaviors, moves, shaping):
+def test_equal_returns_or_behaviors_move_nothing(name, returns, behaviors, moves, shaping):
     algorithm, before = told_once(name, returns, behaviors, shaping=shaping)
     assert np.array_equal(algorithm.center, before) != moves
     assert (algorithm.state_dict()["optimizers"]["0"] == {}) != moves
@@ -417,13 +356,3 @@ def test_a_state_of_another_meta_population_is_refused():
     state = make("ns_es", meta_population_size=3).state_dict()
     with pytest.raises(ValueError, match="state of 3 centers: expected 2"):
         make("ns_es", meta_population_size=2).load_state_dict(state)
-
-
-def test_utilities_that_cancel_move_no_center():
-    """New behaviors get no return, so that all weighted utilities are equal."""
-    algorithm = make("nsr_es")
-    answer(algorithm, constant(0.0), constant([0.0]))
-    before = algorithm.state_dict()["centers"]
-    found = np.arange(SIZE) % 2.0
-    step(algorithm, lambda _: found, lambda _: 1.0 - found[:, None])
-    np.testing.assert_array_equal(algorithm.state_dict()["centers"], before)

@@ -66,7 +66,7 @@ def test_the_center_is_the_papers(updates, given):
         ("nes", SHAPINGS["nes"]),  # compared with the paper in test_shaping.py
     ],
 )
-def test_other_shapings(name, shape):
+def test_shapings_weight_the_gradient_as_published(name, shape):
     # SGD, because Adam does not see the scale of a shaping.
     expected = paper(20, torch_climb(torch.optim.SGD), shape=shape)
     reached = esbench_center(20, shaping=name, optimizer="sgd")

@@ -258,7 +258,7 @@ def test_no_process_loads_torch_to_train_a_policy_of_ours(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd", "clipup"])
-def test_who_diverges_gets_no_warning(name):  # which pytest would make an error
+def test_a_divergence_gives_no_warning(name):  # which pytest would make an error
     with pytest.raises(UsageError, match="not finite"):
         make_optimizer(name, P, 1e308, {})
     settings = OpenAIESSettings(optimizer=name, weight_decay=0.1)

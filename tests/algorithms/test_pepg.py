@@ -68,7 +68,7 @@ def test_a_deviation_stays_positive_where_the_packages_turns_negative():
         {"sigma_learning_rate_decay": 0.5, "learning_rate_decay": 0.9},
     ],
 )
-def test_it_is_pgpe_at_half_the_deviations_rate(given):
+def test_pepg_is_pgpe_at_half_the_rate_of_the_deviations(given):
     rate = 0.01 if given.get("shaping") == "raw" else 0.2
     one = make(sigma=0.3, sigma_learning_rate=rate, **given)
     adam = {"optimizer": "adam", "learning_rate": 0.3, "weight_decay": 0.0}

@@ -39,19 +39,7 @@ def test_pairs_share_a_row_of_the_noise(antithetic, size, rows, signs):
     assert [population.sign(member) for member in range(size)] == signs
 
 
-@pytest.mark.parametrize("antithetic", [True, False])
-def test_any_members_in_any_order_have_the_same_bits(antithetic):
-    population = make(size=10, antithetic=antithetic)
-    everyone = population.members()
-    assert everyone.shape == (10, P)
-    order = np.random.default_rng(0)
-    for _ in range(20):
-        chosen = order.permutation(10)[: order.integers(1, 11)].tolist()
-        np.testing.assert_array_equal(population.members(chosen), everyone[chosen])
-    np.testing.assert_array_equal(population.members([3, 3]), everyone[[3, 3]])
-
-
-def test_a_member_is_nobody_elses():
+def test_writing_to_a_member_changes_no_other():
     population = make()
     expected = make().members()
     for index in (2, 2, 3, 4, 3):
@@ -61,7 +49,7 @@ def test_a_member_is_nobody_elses():
 
 
 @pytest.mark.parametrize("antithetic", [True, False])
-def test_extending_keeps_the_members_there_are(antithetic):
+def test_extending_keeps_the_members(antithetic):
     population = make(size=6, antithetic=antithetic)
     longer = population.extended(14)
     assert len(longer) == 14
@@ -93,24 +81,6 @@ def test_sums_do_not_depend_on_the_threads(antithetic):
     np.testing.assert_array_equal(sums[2], sums[0])
 
 
-def test_weighted_noise_of_weights_that_cancel_is_zero():
-    np.testing.assert_array_equal(make().weighted_noise(np.repeat([1.0, -2.0, 0.5, 0.0], 2)), 0.0)
-
-
-def test_members_without_weight_add_no_bits():
-    weights = np.random.default_rng(2).standard_normal(6)
-    np.testing.assert_array_equal(
-        make(size=12).weighted_noise(np.append(weights, np.zeros(6))),
-        make(size=6).weighted_noise(weights),
-    )
-
-
-@pytest.mark.parametrize("shape", [(7,), (9,), (8, 1), ()])
-def test_weights_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match=r"expected \(8,\)"):
-        make().weighted_noise(np.zeros(shape))
-
-
 def test_a_pickle_is_the_recipe_and_not_the_members():
     small, large = (pickle.dumps(make(size=size)) for size in (2, 10_000_000))
     assert abs(len(large) - len(small)) < 16
@@ -119,7 +89,7 @@ def test_a_pickle_is_the_recipe_and_not_the_members():
     np.testing.assert_array_equal(copy.members(), make().members())
 
 
-def test_the_last_member_of_a_huge_population_costs_nothing():
+def test_a_member_of_a_huge_population_is_made_alone():
     population = make(size=2**40)
     noise = philox(2**39 - 1, KEY).standard_normal(P)
     np.testing.assert_array_equal(

@@ -104,7 +104,7 @@ def test_normalized():
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-300, 1e200])
-def test_normalized_sees_tiny_and_huge_returns(scale):
+def test_z_scores_of_tiny_and_huge_returns(scale):
     np.testing.assert_allclose(
         normalized(array(1, 3, 5) * scale), normalized(array(1, 3, 5)), atol=1e-12
     )
@@ -113,7 +113,7 @@ def test_normalized_sees_tiny_and_huge_returns(scale):
 @pytest.mark.parametrize("value", [0.0, 0.1, -21.0, 1e300])
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 @pytest.mark.parametrize("shape", [centered, nes, normalized])
-def test_equal_returns_say_nothing(shape, value, size):
+def test_equal_returns_have_zero_weights(shape, value, size):
     weights = shape(np.full(size, value))
     assert weights.shape == (size,)
     assert not weights.any()
@@ -131,7 +131,7 @@ def test_permuting_the_members_permutes_the_weights(name, returns, data):
 @pytest.mark.parametrize("name", BY_RANK)
 @quick
 @given(returns=returns_with_failures())
-def test_ranks_do_not_see_the_scale(name, returns):
+def test_rank_shapings_ignore_the_scale(name, returns):
     stretched = returns * returns * returns + 3 * returns - 8  # rises everywhere, exact on integers
     shape = SHAPINGS[name]
     np.testing.assert_array_equal(shape(stretched), shape(returns))

@@ -30,17 +30,19 @@ SEVERAL = Plan(
 
 
 @pytest.mark.parametrize(
-    ("campaign", "options"),
+    ("campaign", "options", "printed"),
     [
-        ("damaged.py", ["--cases", "12", "--quick"]),
-        ("kills.py", ["--kills", "1", "--quick"]),
-        ("fuzzed_inputs.py", ["--inputs", "25", "--seed", "0"]),
+        ("damaged.py", ["--cases", "12", "--quick"], "12 distinct damages"),
+        ("kills.py", ["--kills", "1", "--quick"], " 0 violations"),
+        ("fuzzed_inputs.py", ["--inputs", "25", "--seed", "0"], "25 inputs"),
     ],
 )
-def test_a_short_campaign_finds_no_violation(campaign: str, options: list[str]) -> None:
+def test_a_short_campaign_finds_no_violation(
+    campaign: str, options: list[str], printed: str
+) -> None:
     code, out, err = finished(str(HERE / campaign), *options)
     assert code == 0, out + err
-    assert options[1] in out
+    assert printed in out
 
 
 def test_several_kinds_of_bad_user_code_in_one_grid(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
         "--episode-timeout", "60.0", "--trial-timeout", "3600.0",
     ]  # fmt: skip
     own = ["--array", "3", "--time", "1:00:00", "--partition", "p", "--mem", "2G"]
+    own += ["--cpus-per-task", "100000"]  # a node may have more than this machine
     code, out, err = esbench("slurm", *own, *passed, "--out", "my out")
     assert (code, err) == (0, "")
     assert not files(tmp_path)
@@ -72,7 +73,7 @@ def test_every_option_of_run_is_an_option_of_slurm(esbench: Run) -> None:
     }  # fmt: skip
 
 
-def test_a_device_is_that_of_the_nodes(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_is_that_of_the_nodes(esbench: Run) -> None:
     pong = ["--env", "esbench/Pong-v5", "--algorithm", "openai_es", "--device", "cuda"]
     code, out, _ = esbench("slurm", *pong, "--array", "2")
     assert (code, "--device cuda" in out) == (0, True)
@@ -113,12 +114,6 @@ REFUSED = {
 }
 
 
-def test_the_node_may_have_more_cores_than_this_machine(esbench: Run) -> None:
-    for option in ("--cpus-per-task", "--workers"):
-        code, out, _ = esbench("slurm", *GRID, "--array", "2", option, "100000")
-        assert (code, "100000" in out) == (0, True)
-
-
 @pytest.mark.parametrize("options", REFUSED)
 def test_bad_input_is_one_sentence(esbench: Run, tmp_path: Path, options: str) -> None:
     (tmp_path / "file").touch()
@@ -127,8 +122,7 @@ def test_bad_input_is_one_sentence(esbench: Run, tmp_path: Path, options: str) -
     assert re.fullmatch(rf"esbench: .*{REFUSED[options]}.*\n", err)
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "status"])
-@pytest.mark.parametrize("shard", ["0/4", "5/4", "x", "1/7"])
+@pytest.mark.parametrize(("command", "shard"), [("run", "5/4"), ("plan", "x"), ("status", "1/7")])
 def test_bad_shards_are_one_sentence(
     esbench: Run, tmp_path: Path, command: str, shard: str
 ) -> None:

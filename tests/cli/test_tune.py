@@ -16,8 +16,7 @@ from watchers import Watcher
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.grids.compose import compose_grid
-from esbench.tuning.open import open_studies
-from esbench.tuning.study import Search
+from esbench.tuning.study import Search, open_studies
 from esbench.tuning.summary import summarize
 
 GRID = """
@@ -82,15 +81,12 @@ def digests(metrics: Path) -> list[str]:
     ("arguments", "fact"),
     [
         (("quick",), "--all"),
-        (("bad.toml", "--trials", "-3"), "--trials '-3': expected at least 1"),
+        (("bad.toml", "--trials", "-3"), "trials = -3: expected at least 1"),
         (("bad.toml", "--tuning-seeds", "0-3"), "0, 1, 2"),
-        (("bad.toml", "--tuning-seeds", "many"), "--tuning-seeds"),
         (("bad.toml", "--storage", "bad.toml"), "bad.toml"),
         (("bad.toml", "--set", "tune.openaies.sigma=false"), "openai_es"),
-        (("bad.toml", "--set", "tune=3"), "tune"),
         (("bad.toml", "--tuning-seeds", "7,8,7"), "7, 8, 7"),
         (("bad.toml", "--workers", "0"), "workers = 0"),
-        (("bad.toml", "--at-once", "0"), "at_once = 0"),
         (("bad.toml", "--out", "bad.toml"), "bad.toml is a file"),
     ],
 )

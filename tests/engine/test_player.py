@@ -1,4 +1,5 @@
 import pickle
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from esbench.core.noise import GaussianNoise
 from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key, stream
 from esbench.engine import player as evaluation
+from esbench.engine.engine import Stopwatch
 from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task, collect, member_tasks
 from esbench.engine.player import Player
 from esbench.engine.setup import Setup
@@ -399,3 +401,19 @@ def test_what_cannot_be_served_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         player_of(make_spec(name, environment={name: table}), 1)
+
+
+def test_laps_add_up_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 3.0, 10.0, 14.0, 20.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times))
+    watch = Stopwatch()  # at 0
+    watch.lap("act")  # at 1
+    watch.lap("simulate")  # at 3
+    watch.start()  # at 10: what was before counts for nothing
+    watch.lap("act")  # at 14
+    assert watch.seconds == {"act": 5.0, "simulate": 2.0}
+    watch.add({"act": 1.0, "reset": 2.0})
+    assert watch.take() == {"act": 6.0, "simulate": 2.0, "reset": 2.0}
+    assert watch.seconds == {}
+    watch.lap("act")  # at 20
+    assert watch.take() == {"act": 6.0}

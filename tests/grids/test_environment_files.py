@@ -10,7 +10,7 @@ from esbench.environments.atari_games import OF_FRAMES, Game
 from esbench.environments.make_environment import reason, register_family
 from esbench.environments.registration import SUFFIXES, atari_environments
 from esbench.experiment.search_trainer import SearchTrainer
-from esbench.experiment.trials import grid_trials, open_grid
+from esbench.experiment.trials import grid_trials
 from esbench.grids import environment_files
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import (
@@ -18,7 +18,6 @@ from esbench.grids.environment_files import (
     environment_names,
     folder,
     load_environment,
-    merged,
     read_toml,
 )
 from esbench.grids.expand import expand
@@ -125,12 +124,6 @@ def test_a_kind_is_an_environment_unless_its_file_says_otherwise() -> None:
     assert "kind" not in load_environment("esbench/Sphere-v0").spec().model_dump()
     with pytest.raises(UsageError, match="kind = .* did you mean 'function'"):
         load_environment("CartPole-v1", {"kind": "functon"}, "test")
-
-
-def test_any_gymnasium_environment_has_defaults() -> None:
-    file = load_environment("Blackjack-v1")
-    assert file.policy == {"template": "mlp", "normalize_observations": True}
-    assert file.scores.random is None
 
 
 def test_files_are_named_by_their_environment() -> None:
@@ -293,12 +286,6 @@ def test_a_game_that_cannot_be_played_is_refused(
         SearchTrainer(game_trial(name, kwargs, policy=policy))
 
 
-def test_a_grid_has_one_name_of_a_protocol() -> None:
-    names = ["ALE/Pong-v5", "esbench/Pong-v5"]
-    with pytest.raises(UsageError, match="'esbench/Pong-v5' is given 2 times"):
-        parse_grid({"name": "t", "environments": names, "algorithms": ["openai_es"]}, "t")
-
-
 def test_an_unknown_name_says_how_to_name_that_of_a_package() -> None:
     with pytest.raises(UsageError, match="'AntBulletEnv-v0'.*'package:AntBulletEnv-v0'") as caught:
         load_environment("AntBulletEnv-v0")
@@ -344,20 +331,6 @@ def test_a_mistake_in_a_file_is_reported_with_its_path(
     assert str(caught.value).startswith(str(tmp_path / "CartPole-v1.toml"))
 
 
-def test_protocols_that_are_no_tables_are_refused_with_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "game.toml"
-    for value in ("5", "{}", "{own = 5}"):
-        file.write_text(f"id = 'X-v0'\nprotocols = {value}")
-        with pytest.raises(UsageError, match=r"game\.toml: protocols = .*expected a table"):
-            environment_files.environments_in(file)
-
-
-def test_a_published_score_that_is_no_table_is_refused() -> None:
-    option = 'environment."CartPole-v1".scores.references.thesis=880'
-    with pytest.raises(UsageError, match=r"scores\.references.*'thesis' has 880"):
-        open_grid(None, environments=["CartPole-v1"], algorithms=["snes"], overrides=[option])
-
-
 def test_a_file_has_the_name_with_its_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,10 +348,6 @@ def test_a_file_has_the_name_with_its_module(
     assert load_environment("whole_name:Whole-v0").description == "mine"
 
 
-def test_a_name_that_needs_no_module_may_have_it() -> None:
-    assert load_environment("esbench.environments.functions:esbench/Sphere-v0").id
-
-
 def test_a_file_without_an_id_is_a_mistake_in_envs_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,12 +357,3 @@ def test_a_file_without_an_id_is_a_mistake_in_envs_only(
     monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
     with pytest.raises(UsageError, match=r"config.toml: id is missing"):
         environment_names()
-
-
-def test_tables_merge_and_values_replace() -> None:
-    below = {"a": {"b": 1, "c": [1, 2]}, "d": 3}
-    assert merged(below, {"a": {"c": [9]}, "d": {"e": 0}}) == {
-        "a": {"b": 1, "c": [9]},
-        "d": {"e": 0},
-    }
-    assert below == {"a": {"b": 1, "c": [1, 2]}, "d": 3}

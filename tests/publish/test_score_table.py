@@ -304,6 +304,10 @@ def test_layouts_of_one_row() -> None:
     assert "fewer than 3 seeds" in three
     assert made[0] == "Made by (openai_es on HalfCheetah-v5): first"
     assert footnotes([make_cell()])[1:] == ["Made by: esbench run a"]
+    one = make_cell(random=0.0, reference=1.0, statistic="tail")
+    assert any("not tails" in note for note in footnotes([one]))
+    other = replace(one, scores_differ=True)
+    assert len(cautions([other])) == len(cautions([one])) + 1
     small = make_cell(-3.2e-9, (-0.0041, -0.0), random=-3_172_801.0)
     numbers = "| -3.2e-09 | [-0.0041, 0.0] | 10 | 3.0 M | 3 min 5 s | -3.173e+06 |"
     assert numbers in markdown(small)
@@ -438,21 +442,6 @@ def test_what_is_not_in_the_statistics_over_environments_is_said(tmp_path: Path)
     for other, end in ((scaled, "Acrobot-v1."), (replace(bare, environment="B"), "none.")):
         (note,) = notes_with([bare, other], "No statistics over all")
         assert note.endswith(end)
-
-
-def test_a_table_of_tails_says_that_it_is_normalized_by_means() -> None:
-    rows = [make_cell(random=0.0, reference=1.0, statistic=of) for of in ("mean", "tail")]
-    assert [bool(notes_with([row], "not tails")) for row in rows] == [False, True]
-
-
-def test_trials_with_other_scores_of_random_actions_have_a_note(tmp_path: Path) -> None:
-    write_scores(tmp_path, [10.0, 20.0, 90.0])
-    random = {"mean": 1.0, "std": 1.0, "episodes": 100, "command": "none"}
-    place = tmp_path / "CartPole-v1/openai_es/seed-2"
-    edit(place, "trial.json", lambda content: content.update(scores={"random": random}))
-    (row,) = score_table(tmp_path)
-    assert row.scores_differ
-    assert len(cautions([row])) == len(cautions([replace(row, scores_differ=False)])) + 1
 
 
 def test_a_table_loads_no_slow_package(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -
     write(a, [0, 1])
     for number, (change, words, table) in enumerate(
         [
-            ({"score": 4.0}, r"score \(3.0, 4.0\)", {}),
+            ({"score": 4.0}, "different results .* score", {}),
             ({"returns": [1.0]}, "different results .* returns", {}),
             ({}, "sigma was .*, is now 0.3", {"algorithms": {"openai_es": {"sigma": 0.3}}}),
         ]
@@ -212,7 +212,7 @@ def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -
     label = {"algorithm": "openai_es"}
     write(tmp_path / "one", [0], algorithms={"my_es": label})
     write(tmp_path / "other", [0], algorithms={"my|es": label})
-    with pytest.raises(UsageError, match=r"is CartPole-v1 my_es .* is CartPole-v1 my\|es "):
+    with pytest.raises(UsageError, match=r"my_es.*my\|es"):
         merge([tmp_path / "one", tmp_path / "other"], out)
     assert not out.exists()
     write(tmp_path / "later", [1])  # a time is no contradiction

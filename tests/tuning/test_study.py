@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,27 @@ from fake_search import GRID, SEEDS, bowl, open_search, player
 from optuna.storages.journal import JournalFileBackend
 from scipy.stats import trim_mean
 
+from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
+from esbench.grids.trial_spec import BudgetSpec
 from esbench.publish.figures.tuning_figure import (
     draw_tuning,
     last_score,
     lowest_shown,
     tuning_drawing,
 )
-from esbench.tuning.open import open_studies
-from esbench.tuning.pruning import RUNGS
-from esbench.tuning.study import Search, Study
+from esbench.tuning.study import (
+    RUNGS,
+    Search,
+    Study,
+    at_rung,
+    is_clearly_worse,
+    objective,
+    open_studies,
+)
 from esbench.tuning.summary import summarize, write_best
 
 
@@ -37,13 +46,6 @@ def searched(out: Path, count: int, **options: Any) -> Study:
     study = open_search(out, Search(SEEDS, **options))
     study.run(count, player())
     return study
-
-
-def test_another_seed_of_the_sampler_tries_others(tmp_path: Path, whole: Study) -> None:
-    other = searched(tmp_path, 6, seed=1).store.configurations
-    first = whole.store.configurations[:6]
-    assert first[0].settings == other[0].settings
-    assert all(a.settings != b.settings for a, b in zip(first[1:], other[1:], strict=True))
 
 
 def test_the_first_configuration_is_the_default_and_is_never_pruned(tmp_path: Path) -> None:
@@ -297,10 +299,6 @@ def test_the_longest_label_of_a_grid_that_fits_is_meant(tmp_path: Path) -> None:
     assert list(content["algorithms"]) == ["es tuned"]
 
 
-def test_few_configurations_have_no_importances(tmp_path: Path) -> None:
-    assert searched(tmp_path, 6).store.importances() == {}
-
-
 def test_failed_configurations_have_no_importances(tmp_path: Path) -> None:
     def score(trial: Trial) -> float | None:
         return bowl(trial) if trial.labels["algorithm"].endswith("#0") else None
@@ -331,3 +329,61 @@ def test_the_figure_of_few_configurations_shows_all_finite_scores(
     assert lowest_shown(summarize(study)) == -312.4
     known = [last_score(each) for each in whole.store.configurations]
     assert min(known) < lowest_shown(summarize(whole))  # of many, the worst would hide the others
+
+
+def test_the_objective_is_the_interquartile_mean_and_a_failure_is_the_worst() -> None:
+    scores = [3.0, 1.0, -50.0, 2.0, 8.0]
+    assert objective(scores) == pytest.approx(trim_mean(scores, 0.25))
+    assert objective([1.0, -math.inf, 2.0]) == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("scores", "others", "worse"),
+    [
+        ([0.0, 1.0, 2.0], [3.0, 4.0, 5.0, 2.5], True),
+        ([0.0, 1.0, 3.9], [3.0, 4.0, 5.0, 2.5], False),  # one lucky seed is enough
+        ([0.0, 1.0, 2.0], [3.0, 4.0, 5.0], False),  # too few others
+        ([0.0, 1.0, 2.0], [-math.inf, -math.inf, -math.inf, 9.0], False),
+    ],
+)
+def test_only_configurations_whose_best_seed_is_below_the_median_are_worse(
+    scores: list[float], others: list[float], worse: bool
+) -> None:
+    assert is_clearly_worse(scores, others) is worse
+
+
+def test_a_rung_is_a_part_of_the_budget_rounded_up() -> None:
+    budget = BudgetSpec(env_steps=1001, generations=3, target_return=5.0)
+    part = at_rung(budget, Fraction(1, 4))
+    assert (part.env_steps, part.generations, part.target_return) == (251, 1, 5.0)
+    assert at_rung(BudgetSpec(env_steps=8), Fraction(1, 2)) == BudgetSpec(env_steps=4)
+
+
+def wrongly_pruned(noise: float, seeds: int, rng: np.random.Generator) -> float:
+    """The share of searches that prune the best of 30 configurations at one of two rungs.
+
+    Their true scores have a standard deviation of 1, and those of the seeds one of ``noise``.
+    """
+
+    def once() -> bool:
+        truth = rng.standard_normal(30)
+        left = list(range(30))
+        for _ in range(2):
+            scores: dict[int, Vector] = {
+                i: truth[i] + noise * rng.standard_normal(seeds) for i in left
+            }
+            means = {i: objective(list(scores[i])) for i in left}
+            left = [
+                i
+                for i in left
+                if not is_clearly_worse(list(scores[i]), [means[j] for j in left if j != i])
+            ]
+        return int(np.argmax(truth)) not in left
+
+    return float(np.mean([once() for _ in range(150)]))
+
+
+def test_three_seeds_protect_the_best_configuration_where_one_does_not() -> None:
+    rng = np.random.default_rng(0)
+    assert wrongly_pruned(1.0, 3, rng) <= 0.02
+    assert wrongly_pruned(1.0, 1, rng) >= 0.05

@@ -14,7 +14,7 @@ from esbench.grids.trial_spec import value_text
 from esbench.integrations.optuna_study import Configuration
 from esbench.publish.figures.drawing import Drawing, Size, add_legend
 from esbench.publish.figures.style import BLUE, GRAY, VERMILLION
-from esbench.tuning.pruning import objective
+from esbench.tuning.study import objective
 from esbench.tuning.summary import Summary
 
 if TYPE_CHECKING:

@@ -1,15 +1,16 @@
-"""A deviation that decays: each generation is that of a search with this constant deviation."""
+"""Deviations that decay, and their bounds, which may be one number per parameter."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from searches import P, maker, quadratic, tell
+from searches import P, climb, maker, quadratic, tell
 from watchers import run
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
+from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 
@@ -17,6 +18,7 @@ DECAYING = [
     name for name in esbench.list_algorithms()
     if "sigma_decay" in ALGORITHMS.get(name).Settings.model_fields
 ]  # fmt: skip
+LOW, HIGH = np.linspace(0.05, 0.18, P), np.linspace(0.21, 0.3, P)
 
 
 def make(name: str, **settings: Any) -> Any:
@@ -26,10 +28,6 @@ def make(name: str, **settings: Any) -> Any:
 def step(algorithm: Any) -> None:
     population = algorithm.ask()
     tell(algorithm, population, quadratic(population.members()))
-
-
-def test_those_that_do_not_learn_the_deviation_have_it() -> None:
-    assert DECAYING == ["ars", "eggroll", "ns_es", "nsr_es", "nsra_es", "openai_es"]
 
 
 @pytest.mark.parametrize("name", DECAYING)
@@ -52,7 +50,7 @@ def test_a_generation_is_that_of_a_search_with_this_sigma(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai_es", "ars", "nsra_es"])
-def test_each_parameter_has_its_own(name: str) -> None:
+def test_deviations_per_parameter_decay_to_the_minimum(name: str) -> None:
     sigma = np.linspace(0.1, 0.6, P)
     algorithm = make(name, sigma=sigma.tolist(), sigma_decay=0.5, sigma_min=0.06)
     noise = make(name, sigma=1.0)
@@ -66,8 +64,54 @@ def test_each_parameter_has_its_own(name: str) -> None:
     assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(expected**2)))
 
 
-def test_the_rows_of_a_trial_say_it(make_trial: Callable[..., Trial], pool: WorkerPool) -> None:
+def test_rows_record_the_decayed_deviation(
+    make_trial: Callable[..., Trial], pool: WorkerPool
+) -> None:
     trial = make_trial(settings={"sigma": 0.2, "sigma_decay": 0.5, "sigma_min": 0.08})
     run(pool, trial)
     sigmas = [row["sigma"] for row in trial.folder.rows()]
     assert sigmas[:3] == pytest.approx([0.1, 0.08, 0.08])  # after the update
+
+
+@pytest.mark.parametrize("name", ["pgpe", "pepg", "snes", "cem"])
+def test_every_deviation_stays_within_its_own_bounds(name: str) -> None:
+    faster = {} if name == "cem" else {"sigma_learning_rate": 5.0}
+    make = maker(name, sigma=0.2, **faster)
+    searches = [
+        make(sigma_min=LOW.tolist(), sigma_max=HIGH.tolist()),
+        make(sigma_min=[0.15] * P, sigma_max=[0.25] * P),
+        make(sigma_min=0.15, sigma_max=0.25),
+    ]
+    for algorithm in searches:
+        climb(algorithm, 30)
+    own, equal, one = (algorithm.state_dict()["sigma"] for algorithm in searches)
+    assert ((own >= LOW) & (own <= HIGH)).all()
+    assert ((own == LOW) | (own == HIGH)).any()
+    np.testing.assert_array_equal(equal, one)
+    capped = make(sigma_max=LOW.tolist())
+    climb(capped, 1)
+    assert (capped.state_dict()["sigma"] <= LOW).all()
+
+
+@pytest.mark.parametrize("name", ["openai_es", "ars", "ns_es"])
+def test_a_decay_stops_at_each_parameters_own_minimum(name: str) -> None:
+    algorithm = maker(name, sigma=0.4)(sigma_decay=0.5, sigma_min=LOW.tolist())
+    climb(algorithm, 2)
+    expected = np.sqrt(np.mean(np.maximum(0.1, LOW) ** 2))
+    assert algorithm.sigma == pytest.approx(expected, rel=1e-12)
+    assert algorithm.ask().members().shape[1] == P
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    [
+        ("pgpe", {"sigma_max": [0.5, 0.6]}, f"sigma_max = .* list of {P}"),
+        ("openai_es", {"sigma": 0.5, "sigma_min": [0.1, 0.2]}, f"sigma_min = .* list of {P}"),
+        ("snes", {"sigma_min": [0.1] * (P - 1) + [0.4], "sigma_max": 0.3}, "sigma_min.*sigma_max"),
+        ("ars", {"sigma": 0.3, "sigma_min": [0.1] * (P - 1) + [0.4]}, "sigma_min"),
+        ("eggroll", {"sigma_min": [0.1] * P}, "sigma_min"),
+    ],
+)
+def test_bounds_that_do_not_fit(name: str, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        maker(name)(**settings)

@@ -1,0 +1,37 @@
+import importlib
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from command_line import Run
+
+from esbench.core import moved
+
+TABLE: dict[str, str] = json.loads(
+    Path(moved.__file__).with_name("moved_modules.json").read_text(encoding="utf-8")
+)
+
+
+def test_every_moved_module_has_a_new_place() -> None:
+    assert [new for new in set(TABLE.values()) if find_spec(new) is None] == []
+
+
+@pytest.mark.parametrize("old", ["esbench.api", "esbench.errors", "esbench.rollouts"])
+def test_an_import_of_an_old_path_names_the_new_one(old: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"{old} is now {TABLE[old]};"):
+        importlib.import_module(old)
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'esbench\.nosuch'"):
+        importlib.import_module("esbench.nosuch")
+
+
+def test_own_code_with_an_old_import_is_refused_with_the_new_name(
+    esbench: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("from esbench.algorithms.settings import AlgorithmSettings\n")
+    code, _, err = esbench(
+        *("run", "--env", "CartPole-v1", "--algorithm", "mine:Mine", "--seeds", "0")
+    )
+    assert code == 2
+    assert "esbench.algorithms.search_settings" in err
+    assert len(err.splitlines()) == 1
