@@ -22,6 +22,8 @@ from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations.trackers.tracker import TRACKERS
 from esbench.policies.policy import POLICIES
 
+pytest_plugins = ["trained_cell"]
+
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,6 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The files that take longest, in this order, before all others: processes that share the files (see
 # tox.ini) then end together.
 LONGEST = (
+    "test_reproduce.py",
     "test_leaderboard.py",
     "test_worker_pool.py",
     "test_report_in_browser.py",

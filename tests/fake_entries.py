@@ -12,7 +12,7 @@ from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.expand import LabeledSpec, expand
 from esbench.publish.gate.baselines import FrozenCell, FrozenTrial
-from esbench.publish.leaderboard.entries import QUANTILES, BestSoFar, Curves, Entry, Run
+from esbench.publish.leaderboard.entries import QUANTILES, BestSoFar, Entry, EntryCurves, EntryRun
 from esbench.results.statistics.estimates import tail_mean
 from esbench.store.provenance import Origin
 
@@ -46,7 +46,7 @@ def fake_entry(trial: LabeledSpec, seeds: Sequence[int], level: float = 0.5) -> 
             ),
         ),
         runs=tuple(
-            Run(
+            EntryRun(
                 generations=100,
                 env_steps=budget,
                 wall_time_s=60.0,
@@ -61,7 +61,7 @@ def fake_entry(trial: LabeledSpec, seeds: Sequence[int], level: float = 0.5) -> 
             )
             for row, own in zip(returns, episodes, strict=True)
         ),
-        curves=Curves(
+        curves=EntryCurves(
             env_steps=tuple(grid.tolist()),
             returns=tuple(map(tuple, returns.tolist())),
             ranks=tuple(map(tuple, rng.uniform(0.1, 0.5, returns.shape).tolist())),

@@ -211,7 +211,7 @@ def beside_agents(groups: Mapping[str, Sequence[Result]]) -> str:
     lines = []
     for rows in groups.values():
         agents, others = (
-            [each for each in rows if ((each.entry.cell.spec or {})["policy"] is None) == is_agent]
+            [each for each in rows if (each.entry.spec["policy"] is None) == is_agent]
             for is_agent in (True, False)
         )
         for each in [*agents, *others[:1]] if agents and others else []:

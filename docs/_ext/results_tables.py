@@ -88,7 +88,7 @@ def suite_results(suite: Suite, environment: str) -> list[Result]:
 
 def task_of(entry: Entry) -> str:
     """The policy and the budget of an entry in words."""
-    spec: dict[str, Any] = entry.cell.spec or {}
+    spec: dict[str, Any] = entry.spec
     policy = "own policy" if spec["policy"] is None else policy_words(entry)
     return f"{policy}, {format_steps(spec['budget']['env_steps'])} steps"
 

@@ -23,7 +23,7 @@ def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
     methods: dict[str, str] = content["algorithms"]
     found: dict[tuple[str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda entry: entry.cell.algorithm):
-        if (entry.cell.spec or {})["policy"] is None or policy_words(entry) == "linear":
+        if entry.spec["policy"] is None or policy_words(entry) == "linear":
             found.setdefault((entry.cell.environment, own_name(entry)), []).append(entry)
     lines = []
     for each in content["thresholds"]:
@@ -45,7 +45,7 @@ def threshold_table(entries: Sequence[Entry], file: Path = PUBLISHED) -> str:
 
 def own_name(entry: Entry) -> str:
     """The name of an algorithm as in the file: that of ARS ends with its version."""
-    algorithm: dict[str, Any] = (entry.cell.spec or {})["algorithm"]
+    algorithm: dict[str, Any] = entry.spec["algorithm"]
     version = (
         str(algorithm["settings"].get("version", ""))[:2] if algorithm["name"] == "ars" else ""
     )
@@ -57,7 +57,7 @@ def own_text(entry: Entry, threshold: float) -> str:
     steps = [steps_to(entry, place, threshold) for place in range(len(entry.runs))]
     passed = sum(map(math.isfinite, steps))
     earliest = f"{min(steps):,.0f}" if passed else "never"
-    name, label = (entry.cell.spec or {})["algorithm"]["name"], entry.cell.algorithm
+    name, label = entry.spec["algorithm"]["name"], entry.cell.algorithm
     variant = "" if name == label else f" `{label}`"
     return f"**{earliest}** ({passed}/{len(steps)}){variant}"
 

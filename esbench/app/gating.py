@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from esbench.experiment.trials import Trial
     from esbench.publish.gate.baselines import Baseline
     from esbench.publish.gate.check import CheckReport
-    from esbench.publish.gate.reruns import Verification
-    from esbench.publish.leaderboard.sample import Drawn
     from esbench.publish.leaderboard.submit import SubmitAction
+    from esbench.publish.reproduce import RecordedCell
+    from esbench.publish.verification import Verification
     from esbench.store.generation_record import GenerationRecord
     from esbench.store.merge import MergeAction
 
@@ -116,7 +116,7 @@ def check(
     from esbench.publish.gate import render_check
     from esbench.publish.gate.baselines import read_baseline, require_statistic
     from esbench.publish.gate.check import check as check_folder
-    from esbench.publish.gate.sequential import check_until_conclusive
+    from esbench.publish.gate.check import check_until_conclusive
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
 
@@ -192,9 +192,8 @@ def verify(
     from esbench.core.settings import MOST
     from esbench.core.units import format_steps
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.publish.gate.reruns import sentences
-    from esbench.publish.gate.verify import verify as run_again
-    from esbench.publish.leaderboard.sample import verify_drawn
+    from esbench.publish.reproduce import reproduce, stored_trials
+    from esbench.publish.verification import sentences
 
     show, place = display or Display(), as_path("leaderboard", leaderboard)
     what = place if trial is None else as_path("trial", trial)
@@ -211,7 +210,7 @@ def verify(
     drawn = _drawn(what, trial is not None, sample, *names, seed or 0)
     if drawn:
         steps = format_steps(sum(each.env_steps for each in drawn))
-        show.say(f"{steps} steps of training: {'; '.join(each.name for each in drawn)}")
+        show.say(f"{steps} steps of training: {'; '.join(each.title for each in drawn)}")
     found: list[Verification] = []
     with show.working(f"running {what} again") as tell, WorkerPool(workers) as pool:
 
@@ -222,10 +221,7 @@ def verify(
             found.append(verification)
             show.say(*sentences(verification))
 
-        if drawn:
-            verify_drawn(drawn, pool, watch, announce)
-        else:
-            run_again(what, pool, watch, announce)
+        reproduce(drawn or stored_trials(what), pool, watch, announce)
     return found
 
 
@@ -236,13 +232,13 @@ def _drawn(
     environments: Sequence[str],
     algorithms: Sequence[str],
     seed: int,
-) -> list[Drawn]:
+) -> list[RecordedCell]:
     """The trials of a leaderboard to train again; none if ``what`` is a folder of trials.
 
     UsageError if it is neither.
     """
     from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.publish.leaderboard.sample import draw_sample
+    from esbench.publish.reproduce import draw_sample
 
     if sample is None and (not is_given or is_leaderboard(what)):
         raise UsageError(

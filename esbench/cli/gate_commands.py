@@ -99,7 +99,7 @@ def _verify(values: Options) -> None:
     """Exit codes: 1 different, 3 a trial failed. Writes nothing."""
     from esbench.cli.console import Terminal
     from esbench.publish.gate.check import EXIT_NOT_MEASURED
-    from esbench.publish.gate.reruns import RerunOutcome
+    from esbench.publish.verification import RerunOutcome
 
     outcomes = {each.outcome for each in gating.verify(**values, display=Terminal())}
     if RerunOutcome.DIFFERENT in outcomes:
@@ -152,7 +152,7 @@ def _leaderboard(
     ] = "text",
 ) -> None:
     from esbench.cli.console import print_sheet
-    from esbench.publish.leaderboard.page import render
+    from esbench.publish.leaderboard.board_page import render
     from esbench.publish.leaderboard.table import best_rows, best_sheet, leaderboard_sheet
     from esbench.publish.tables.render_table import export
 

@@ -34,11 +34,12 @@ if TYPE_CHECKING:  # slow to import
     from esbench.bench.training_speed import Throughput
     from esbench.experiment.engines import Schedule
     from esbench.publish.diagnosis import Diagnosis
-    from esbench.publish.gate.baselines import Baseline, FrozenCell
+    from esbench.publish.gate.baselines import Baseline
     from esbench.publish.gate.check import CheckReport
     from esbench.publish.gate.suggest import Suggestion
     from esbench.publish.history import CellHistory
     from esbench.publish.tables.comparison_table import Sides
+    from esbench.results.cell import Cell
     from esbench.tuning.summary import Summary
 
 
@@ -338,45 +339,46 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
     """Print the contents of a baseline."""
     from esbench.publish.gate.render_check import judged_notes
 
+    cells = baseline.to_cells()
     table = plain_table("cell", "seeds", "mean", "random", "reference")
-    for cell in baseline.cells:
+    for cell in cells:
         numbers = (float(np.mean(cell.scores)), cell.random_score, cell.reference_score)
-        table.add_row(Text(cell.name), str(len(cell.trials)), *map(format_number, numbers))
+        table.add_row(Text(cell.title), str(len(cell.runs)), *map(format_number, numbers))
     show(table)
-    for note in judged_notes(baseline.cells):
+    for note in judged_notes(cells):
         show(note)
-    for cell in baseline.cells:
+    for cell in cells:
         if cell.diverged:
-            show(f"{cell.name}: {counted(cell.diverged, 'run')} diverged, counted as the worst.")
+            show(f"{cell.title}: {counted(cell.diverged, 'run')} diverged, counted as the worst.")
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
         show(f"Reference of {environment}: {source}.")
-    least = seeds_to_fail(GateRules(), len(baseline.cells))
-    if few := [cell.name for cell in baseline.cells if len(cell.trials) < least]:
+    least = seeds_to_fail(GateRules(), len(cells))
+    if few := [cell.title for cell in cells if len(cell.runs) < least]:
         show(
             f"With fewer than {least} seeds a check with as many seeds cannot detect a drop: "
             f"{', '.join(few)}."
         )
-    if equal := [cell.name for cell in baseline.cells if _all_equal(cell)]:
+    if equal := [cell.title for cell in cells if _all_equal(cell)]:
         show(
             "All seeds have the same score, so slower learning that still reaches it is not "
             f"noticed; expected a smaller budget or --statistic area: {', '.join(equal)}."
         )
-    if weak := [cell.name for cell in baseline.cells if _is_weak(cell)]:
+    if weak := [cell.title for cell in cells if _is_weak(cell)]:
         show(
             "The mean is not above that of random actions, so a check does not notice that the "
             f"algorithm no longer learns; expected a larger budget: {', '.join(weak)}."
         )
-    show(f"{path}: {counted(len(baseline.cells), 'cell')} frozen")
+    show(f"{path}: {counted(len(cells), 'cell')} frozen")
 
 
-def _is_weak(cell: FrozenCell) -> bool:
-    return cell.episode_statistic == "mean" and float(np.mean(cell.scores)) <= cell.random_score
+def _is_weak(cell: Cell) -> bool:
+    return cell.statistic == "mean" and float(np.mean(cell.scores)) <= cell.random_score
 
 
-def _all_equal(cell: FrozenCell) -> bool:
-    equal = len({trial.score for trial in cell.trials}) == 1
-    return len(cell.trials) > 1 and equal and cell.episode_statistic != "area"
+def _all_equal(cell: Cell) -> bool:
+    known = {run.scored(cell.statistic) for run in cell.runs}
+    return len(cell.runs) > 1 and len(known) == 1 and cell.statistic != "area"
 
 
 def print_suggestions(suggestions: Sequence[Suggestion], power: float) -> None:
@@ -417,9 +419,9 @@ def check_table(report: CheckReport) -> Table:
     table.add_column("verdict", no_wrap=True)
     table.add_column("digests", no_wrap=True)
     for cell in report.cells:
-        digests = cell.match.digests
+        digests = cell.digests
         table.add_row(
-            Text(cell.match.frozen.name),
+            Text(cell.frozen.title),
             mean_text(cell.baseline_scores),
             mean_text(cell.scores),
             change_text(cell),

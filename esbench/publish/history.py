@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
@@ -109,7 +109,12 @@ def _past_checks(own: Sequence[tuple[StoredCheck, CheckedCell]]) -> tuple[PastCh
             )
         )
         before = cell if scores.size else before
-    return _with_speed_changes(_with_score_changes(checks))
+    measured = {place: checks[place].scores for place in _measurements(checks)}
+    checks = _with_levels(checks, "score", measured, iqm, lambda now, before: now - before)
+    timed = {n: np.array([c.speed]) for n, c in enumerate(checks) if not math.isnan(c.speed)}
+    return tuple(
+        _with_levels(checks, "speed", timed, np.median, lambda now, before: now / before - 1)
+    )
 
 
 def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
@@ -131,8 +136,8 @@ def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
     return "not comparable" if elsewhere else "changed"
 
 
-def _with_score_changes(checks: Sequence[PastCheck]) -> list[PastCheck]:
-    """The checks with the levels of their scores.
+def _measurements(checks: Sequence[PastCheck]) -> list[int]:
+    """The places of the checks with new scores.
 
     Scores that are only the same bits again are no new measurement, and count once, even where
     several kinds of runner take turns.
@@ -145,45 +150,33 @@ def _with_score_changes(checks: Sequence[PastCheck]) -> list[PastCheck]:
         again = any(np.array_equal(check.scores, checks[kept].scores) for kept in places[since:])
         if check.scores.size and not again:
             places.append(place)
-    samples = [checks[place].scores for place in places]
-    found = list(checks)
-    for begins, place, end, pooled in _levels(samples, places, len(checks)):
-        level = float(iqm(pooled))
-        before = found[place - 1].score_level if begins else math.nan
-        for each in range(place, end):
-            found[each] = replace(found[each], score_level=level)
-        if begins:
-            found[place] = replace(found[place], score_change=level - before)
+    return places
+
+
+def _with_levels(
+    checks: Sequence[PastCheck],
+    name: Literal["score", "speed"],
+    samples: Mapping[int, Floats],
+    average: Callable[[Floats], Any],
+    change: Callable[[float, float], float],
+) -> list[PastCheck]:
+    """The checks with the levels of their scores or speeds, and the changes between these.
+
+    ``samples`` are by the places of their checks, and a level lasts until the next one begins.
+    """
+    found, places, values = list(checks), list(samples), list(samples.values())
+    borders = [0, *change_points(values), len(values)] if values else []
+    ends = [*(places[border] for border in borders[1:-1]), len(checks)]
+    before = math.nan
+    for start, stop, end in zip(borders, borders[1:], ends, strict=False):
+        level = float(average(np.concatenate(values[start:stop])))
+        for place in range(places[start], end):
+            changed: dict[str, Any] = {f"{name}_level": level}
+            if start and place == places[start]:
+                changed[f"{name}_change"] = change(level, before)
+            found[place] = replace(found[place], **changed)
+        before = level
     return found
-
-
-def _with_speed_changes(checks: Sequence[PastCheck]) -> tuple[PastCheck, ...]:
-    """The checks with the levels of their speeds; a check is one measurement."""
-    places = [place for place, check in enumerate(checks) if not math.isnan(check.speed)]
-    samples = [np.array([checks[place].speed]) for place in places]
-    found = list(checks)
-    for begins, place, end, pooled in _levels(samples, places, len(checks)):
-        level = float(np.median(pooled))
-        before = found[place - 1].speed_level if begins else math.nan
-        for each in range(place, end):
-            found[each] = replace(found[each], speed_level=level)
-        if begins:
-            found[place] = replace(found[place], speed_change=level / before - 1)
-    return tuple(found)
-
-
-def _levels(
-    samples: Sequence[Floats], places: Sequence[int], total: int
-) -> list[tuple[bool, int, int, Floats]]:
-    """The levels of samples: whether a change begins it, its first check, its end, all values."""
-    if not samples:
-        return []
-    borders = [0, *change_points(samples), len(samples)]
-    ends = [*(places[border] for border in borders[1:-1]), total]
-    return [
-        (start > 0, places[start], end, np.concatenate(samples[start:stop]))
-        for start, stop, end in zip(borders, borders[1:], ends, strict=False)
-    ]
 
 
 def sheet(cell: CellHistory, *, terminal: bool = False) -> Sheet:

@@ -19,8 +19,8 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_trial import run_trial
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
 from esbench.experiment.trials import Trial, latest_start
-from esbench.publish.gate.reruns import RerunOutcome, Verification
-from esbench.publish.gate.verify import verify
+from esbench.publish.reproduce import reproduce, stored_trials
+from esbench.publish.verification import RerunOutcome, Verification
 from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
@@ -69,7 +69,7 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
         for name in ("digest", "distance", "update_cosine"):
             np.testing.assert_equal(getattr(resumed, name), getattr(record, name))
     found: list[Verification] = []
-    verify(trial.folder.path, pool, lambda *_: None, found.append)
+    reproduce(stored_trials(trial.folder.path), pool, lambda *_: None, found.append)
     assert [each.outcome for each in found] == [RerunOutcome.IDENTICAL]
     shutil.rmtree(source.folder.path)  # not needed to score what was trained
     stored = evaluate_trial(trial.folder.path, pool)

@@ -61,13 +61,7 @@ def test_everything_is_listed_with_one_line(kind: str) -> None:
     for entry in listed:
         assert entry.text
         assert "\n" not in entry.text + entry.paper
-
-
-def test_papers_are_listed() -> None:
-    papers = {entry.name: entry.paper for entry in catalog("algorithms")}
-    assert papers["openai_es"] == "Salimans et al. 2017, arXiv:1703.03864"
-    others = [entry for kind in NAMES if kind != "algorithms" for entry in catalog(kind)]
-    assert not any(entry.paper for entry in others)
+        assert kind == "algorithms" or not entry.paper
 
 
 @pytest.mark.parametrize(("kind", "name"), EVERY_NAME)
@@ -209,26 +203,6 @@ def test_the_unit_ends_the_text(text: str, meaning: str, unit: str) -> None:
     assert split_unit(text) == (meaning, unit)
 
 
-def test_the_examples_of_every_kind() -> None:
-    rows = setting_rows(Model)
-    assert example("algorithms", "es", rows) == (
-        "esbench run GRID --set algorithms.es.steps=STEPS --set algorithms.es.sigma=0.02\n\n"
-        "[algorithms.es]\nsteps = STEPS\nsigma = 0.02"
-    )
-    assert example("policies", "net", rows[2:3]) == (
-        """esbench run GRID --set 'policy.template="net"' --set 'policy.shaping="centered"'\n\n"""
-        '[policy]\ntemplate = "net"\nshaping = "centered"'
-    )
-    assert example("behaviors", "place", rows[6:7]) == (
-        """esbench run GRID --set 'environment."ENV".behavior="place"' """
-        """--set 'environment."ENV".behavior_settings.mirrored=true'\n\n"""
-        '[environment."ENV"]\nbehavior = "place"\n'
-        '[environment."ENV".behavior_settings]\nmirrored = true'
-    )
-    assert example("algorithms", "es", rows[9:10]) == ""
-    assert example("algorithms", "es", []) == ""
-
-
 def test_a_module_has_its_own_arguments_first(esbench: Run, tmp_path: Path) -> None:
     (tmp_path / "polynomial.py").write_text(
         "import torch\n"
@@ -253,10 +227,7 @@ def test_a_module_has_its_own_arguments_first(esbench: Run, tmp_path: Path) -> N
 PLUGINS = {
     "hare": "import a_library_nobody_has.parts",
     "fox_trot": "import a_library_nobody_has",
-    "mouse": "import a_library_nobody_has",
-    "toad": "import numpy.no_part_of_it",
     "ox": "raise OSError('libox.so: cannot open')",
-    "cow": "this is no Python",
     "hen": """
 from esbench.algorithms.base import Algorithm, register_algorithm
 
@@ -268,10 +239,7 @@ class Hen(Algorithm):
 LISTED = {
     "hare": ("'a_library_nobody_has' is not installed", "pip install 'Zoo.Plugins[hare]'"),
     "fox_trot": ("'a_library_nobody_has' is not installed", "pip install 'Zoo.Plugins[fox-trot]'"),
-    "mouse": ("'a_library_nobody_has' is not installed", "install the package that provides"),
-    "toad": ("'zoo_toad:Toad' cannot be imported", "No module named 'numpy.no_part_of_it'"),
     "ox": ("'zoo_ox:Ox' cannot be imported", "OSError: libox.so: cannot open"),
-    "cow": ("'zoo_cow:Cow' cannot be imported", "SyntaxError", "zoo_cow.py, line 1"),
     "gone": ("'zoo_gone:Gone' cannot be imported", "No module named 'zoo_gone'"),
     "hen": ("Lays eggs.",),
 }

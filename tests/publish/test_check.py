@@ -2,6 +2,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -74,7 +75,7 @@ def test_the_same_bits_are_no_worse_even_with_one_seed(tmp_path: Path) -> None:
     write_scores(tmp_path / "one", GOOD[:1])
     report = held(tmp_path / "one", tmp_path / "base")
     (cell,) = report.cells
-    assert (cell.match.digests, report.exit_code) == (DigestResult.IDENTICAL, 0)
+    assert (cell.digests, report.exit_code) == (DigestResult.IDENTICAL, 0)
     assert cell.verdict is Verdict.NO_WORSE
     assert cell.looks[0].verdict is Verdict.INCONCLUSIVE  # what its scores alone would say
 
@@ -87,7 +88,7 @@ def test_the_same_scores_are_no_worse_even_with_other_bits(tmp_path: Path) -> No
         for seed in range(2):
             set_digest(tmp_path / folder / CELL / f"seed-{seed}", 2)
     verdicts = [held(tmp_path / folder, tmp_path / "base").cells[0] for folder in ("same", "other")]
-    assert [cell.match.digests for cell in verdicts] == [DigestResult.CHANGED] * 2
+    assert [cell.digests for cell in verdicts] == [DigestResult.CHANGED] * 2
     assert [cell.verdict for cell in verdicts] == [Verdict.NO_WORSE, Verdict.INCONCLUSIVE]
 
 
@@ -101,128 +102,123 @@ def test_runs_that_diverge_are_worse_than_a_baseline_below_random(tmp_path: Path
 
 # The exact layer
 
-
-def test_a_changed_digest_is_reported_and_fails_only_if_exact(base: Path, same: Path) -> None:
-    set_digest(same / CELL / "seed-3", 2)
-    for exact, code, failures in ((False, 0, "0"), (True, 1, "1")):
-        report = held(same, base, exact=exact)
-        (cell,) = report.cells
-        assert (cell.match.digests, cell.verdict) == (DigestResult.CHANGED, Verdict.NO_WORSE)
-        assert numbers_in(cell.match.digests_detail) == [3, 2]
-        assert report.exit_code == code
-        junit = ElementTree.fromstring(verdicts.as_junit(report))
-        assert junit[0].get("failures") == failures
-    assert verdicts.headline(report).startswith("FAILED: 1 cell")
-
-
-def test_a_changed_digest_comes_with_the_own_code_that_has_changed(
-    base: Path, same: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(baselines, "changed_since", lambda _: [])  # trained with code of today
-    other = {"other": "sha256:3"}
-    edit(base, "trial.json", lambda c: c.update(own_code={"mine": "sha256:1", **other}))
-    edit(same, "trial.json", lambda c: c.update(own_code={"mine": "sha256:2", **other}))
-    assert held(same, base).cells[0].match.digests is DigestResult.IDENTICAL
-    set_digest(same / CELL / "seed-3", 2)
-    (cell,) = held(same, base).cells
-    assert cell.match.digests is DigestResult.CHANGED
-    assert "mine sha256:1 then, sha256:2 now" in cell.match.digests_detail
-    assert "other" not in cell.match.digests_detail
-
-
-def test_a_later_change_is_seen_in_the_last_digest(tmp_path: Path) -> None:
-    for name in ("base", "same"):
-        for trial in make_trials(tmp_path / name, seeds=[0]):
-            write_trial(trial, make_records([1.0] * 9), 400.0)
-    set_digest(tmp_path / "same", 9)
-    (cell,) = held(tmp_path / "same", tmp_path / "base").cells
-    assert cell.match.digests is DigestResult.CHANGED
-    assert numbers_in(cell.match.digests_detail) == [0, 5]
-
-
-def test_another_scoring_of_the_same_training_is_a_change(base: Path, same: Path) -> None:
-    edit(same / CELL / "seed-0", "result.json", lambda c: c.update(score=479.0))
-    (cell,) = held(same, base).cells
-    assert cell.match.digests is DigestResult.CHANGED
-    assert "score" in cell.match.digests_detail
-
-
 HARDWARE = {
     "cpu": "Test CPU",
     "instructions": "avx avx512f fma",
     "platform": "Linux-5-with-glibc2.36",
 }
 KNOWN = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": HARDWARE}
+Change = Callable[[Path], object]
 
 
-@pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        ({"versions": {"numpy": "1.0", "torch": "2.0"}}, ("numpy", "2.0", "1.0")),
-        ({"hardware": {**HARDWARE, "cpu": "Other"}}, ("Test CPU", "Other")),
-        ({"hardware": {**HARDWARE, "instructions": "avx avx2 fma"}}, ("avx2 avx512f",)),
-        ({"resumed_with": [{"versions": {"numpy": "3.0"}}]}, ("seed 0", "resumed")),
-        ({"resumed_with": [{**KNOWN, "hardware": {**HARDWARE, "cpu": "Other"}}]}, ("resumed",)),
-        ({"hardware": {**HARDWARE, "platform": "Linux-6-with-glibc2.40"}}, ("2.36", "2.40")),
-    ],
-    ids=["version", "processor", "instructions", "resumed", "resumed elsewhere", "C library"],
-)
-def test_elsewhere_digests_are_not_comparable(
-    base: Path, same: Path, change: dict[str, Any], parts: tuple[str, ...]
+def digest(seed: int, generation: int) -> Change:
+    """Another digest of a generation."""
+    return lambda root: set_digest(root / CELL / f"seed-{seed}", generation)
+
+
+def known(**changes: Any) -> Change:
+    return lambda root: edit(root, "trial.json", lambda c: c.update(KNOWN | changes))
+
+
+def code(**versions: str) -> Change:
+    return lambda root: edit(root, "trial.json", lambda c: c.update(own_code=versions))
+
+
+def of_seed(seed: int, file: str, change: Callable[[Any], object]) -> Change:
+    return lambda root: edit(root / CELL / f"seed-{seed}", file, change)
+
+
+def more_seeds(*seeds: int) -> Change:
+    """Other trials in place of all."""
+
+    def write(root: Path) -> None:
+        shutil.rmtree(root)
+        for trial, score in zip(make_trials(root, seeds=[*seeds]), [*GOOD, *GOOD], strict=False):
+            write_trial(trial, make_records([score / 2, score]), score)
+
+    return write
+
+
+def both(*changes: Change) -> Change:
+    return lambda root: [change(root) for change in changes]
+
+
+MIXED = {"resumed_with": [{"versions": {"numpy": "3.0"}}]}
+MOVED = {"resumed_with": [{**KNOWN, "hardware": {**HARDWARE, "cpu": "Other"}}]}
+SAME, CHANGED, UNKNOWN = DigestResult.IDENTICAL, DigestResult.CHANGED, DigestResult.NOT_COMPARABLE
+# Changes of the baseline's trials and of those that are checked, the result, and what it says.
+DIGESTS: dict[str, tuple[Change | None, Change | None, DigestResult, str]] = {
+    "same": (None, None, SAME, "^8 seeds$"),
+    "early": (None, digest(3, 2), CHANGED, "seed 3 .*generation 2 on"),
+    "last": (None, digest(0, 9), CHANGED, "seed 0 .*after generation 5"),
+    "score": (None, of_seed(0, "result.json", lambda c: c.update(score=479.0)), CHANGED, "score"),
+    "own code": (
+        code(mine="sha256:1", other="sha256:3"),
+        both(code(mine="sha256:2", other="sha256:3"), digest(3, 2)),
+        CHANGED,
+        "on; changed: mine sha256:1 then, sha256:2 now$",
+    ),
+    "same of other own code": (code(mine="sha256:1"), code(mine="sha256:2"), SAME, ""),
+    "version": (known(), known(versions={"numpy": "1.0"}), UNKNOWN, "numpy 2.0 then, 1.0 now"),
+    "processor": (known(), known(hardware={**HARDWARE, "cpu": "B"}), UNKNOWN, "Test CPU .*B now"),
+    "instructions": (
+        known(),
+        known(hardware={**HARDWARE, "instructions": "avx avx2 fma"}),
+        UNKNOWN,
+        "avx2 avx512f",
+    ),
+    "resumed": (known(), known(**MIXED), UNKNOWN, "seed 0 was resumed"),
+    "resumed elsewhere": (known(), known(**MOVED), UNKNOWN, "seed 0 was resumed"),
+    "C library": (
+        known(),
+        known(hardware={**HARDWARE, "platform": "Linux-6-with-glibc2.40"}),
+        UNKNOWN,
+        "2.36 .*2.40",
+    ),
+    "baseline of mixed versions": (known(**MIXED), known(), UNKNOWN, "seed 0 has no digests"),
+    "packages without effect": (
+        known(versions={"esbench": "1", "jax": "1"}),
+        known(versions={"esbench": "2", "jax": None}),
+        SAME,
+        "",
+    ),
+    "another seed": (None, more_seeds(*range(7), 50), UNKNOWN, "seed 50"),
+    "one more seed": (None, more_seeds(*range(8), 50), SAME, "^8 seeds$"),
+    "one seed elsewhere": (
+        None,
+        both(of_seed(0, "trial.json", lambda c: c.update(hardware={"cpu": "Other"})), digest(5, 1)),
+        CHANGED,
+        "seed 5",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIGESTS)
+def test_equal_seeds_have_equal_digests_on_the_same_versions_and_processor(
+    base: Path, same: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    edit(base, "trial.json", lambda content: content.update(KNOWN))
-    edit(same, "trial.json", lambda content: content.update(KNOWN | change))
+    before, after, digests, words = DIGESTS[name]
+    monkeypatch.setattr(baselines, "changed_since", lambda _: [])  # trained with code of today
+    for root in (base, same) if name == "last" else ():
+        for trial in make_trials(root, seeds=[*range(8)]):
+            shutil.rmtree(trial.folder.path)
+            write_trial(trial, make_records([1.0] * 9), 400.0)
+    for root, change in ((base, before), (same, after)):
+        if change:
+            change(root)
     edit(same, "result.json", lambda content: content.update(digest="bits"))
-    set_digest(same / CELL / "seed-0", 1)
     report = held(same, base, exact=True)
     (cell,) = report.cells
-    assert cell.match.digests is DigestResult.NOT_COMPARABLE
-    assert all(part in cell.match.digests_detail for part in parts)
-    assert (cell.verdict, report.exit_code) == (Verdict.NO_WORSE, 0)
+    assert (cell.digests, cell.verdict) == (digests, Verdict.NO_WORSE)
+    assert re.search(words, cell.digests_detail)
+    assert report.exit_code == (digests is CHANGED)
+    assert held(same, base).exit_code == 0
+    junit = ElementTree.fromstring(verdicts.as_junit(report))
+    assert junit[0].get("failures") == ("1" if digests is CHANGED else "0")
+    assert verdicts.headline(report).startswith("FAILED: 1 cell") is (digests is CHANGED)
     # In a history of checks, too, bits of mixed versions say nothing.
     stored = json.loads(verdicts.as_json(report))["cells"][0]["last_digests"]
-    assert all((digest is None) == ("resumed_with" in change) for digest in stored)
-
-
-def test_a_baseline_without_digests_has_the_seed_nevertheless(base: Path, same: Path) -> None:
-    mixed = KNOWN | {"resumed_with": [{"versions": {"numpy": "3.0"}}]}
-    edit(base, "trial.json", lambda content: content.update(mixed))
-    edit(same, "trial.json", lambda content: content.update(KNOWN))
-    match = held(same, base).cells[0].match
-    assert match.digests is DigestResult.NOT_COMPARABLE
-    assert "seed 0 has no digests" in match.digests_detail
-
-
-def test_versions_that_change_no_digest_are_not_compared(base: Path, same: Path) -> None:
-    edit(base, "trial.json", lambda c: c.update(versions={"esbench": "1", "jax": "1"}))
-    edit(same, "trial.json", lambda c: c.update(versions={"esbench": "2", "jax": None}))
-    assert held(same, base).cells[0].match.digests is DigestResult.IDENTICAL
-
-
-def test_other_seeds_are_not_comparable(tmp_path: Path, base: Path) -> None:
-    trials = make_trials(tmp_path / "more", seeds=[*range(7), 50])
-    for trial, score in zip(trials, GOOD, strict=True):
-        write_trial(trial, make_records([score / 2, score]), score)
-    (cell,) = held(tmp_path / "more", base).cells
-    assert cell.match.digests is DigestResult.NOT_COMPARABLE
-    assert numbers_in(cell.match.digests_detail) == [50]
-
-
-def test_more_seeds_than_the_baselines_are_identical_if_those_are(
-    tmp_path: Path, base: Path
-) -> None:
-    trials = make_trials(tmp_path / "more", seeds=[*range(8), 50])
-    for trial, score in zip(trials, [*GOOD, GOOD[0]], strict=True):
-        write_trial(trial, make_records([score / 2, score]), score)
-    (cell,) = held(tmp_path / "more", base).cells
-    assert cell.match.digests is DigestResult.IDENTICAL
-    assert numbers_in(cell.match.digests_detail) == [8]
-
-
-def test_one_changed_seed_is_enough_whatever_the_others_are(base: Path, same: Path) -> None:
-    edit(same / CELL / "seed-0", "trial.json", lambda c: c.update(hardware={"cpu": "Other"}))
-    set_digest(same / CELL / "seed-5", 1)
-    assert held(same, base).cells[0].match.digests is DigestResult.CHANGED
+    assert all((found is None) == name.startswith("resumed") for found in stored)
 
 
 # What is not measured
@@ -236,28 +232,49 @@ def not_measured(report: CheckReport) -> str:
 
 
 @pytest.mark.parametrize(
-    ("scores", "grid", "parts", "new"),
+    ("scores", "grid", "words", "new"),
     [
-        (GOOD, {"environments": ["Acrobot-v1"]}, (), ("openai_es on Acrobot-v1",)),
-        (GOOD, {"environments": ["CartPole-v0"]}, ("CartPole-v0",), ("openai_es on CartPole-v0",)),
-        (GOOD, {"algorithms": {"openai_es": {"sigma": 0.4}}}, ("settings.sigma", "0.4", "0.2"), ()),
-        (GOOD[:7], {}, ("7", "8"), ()),
+        (GOOD, {"environments": ["Acrobot-v1"]}, "", ("openai_es on Acrobot-v1",)),
+        (GOOD, {"environments": ["CartPole-v0"]}, "CartPole-v0", ("openai_es on CartPole-v0",)),
+        (GOOD, {"algorithms": {"openai_es": {"sigma": 0.4}}}, "settings.sigma was 0.2, .*0.4", ()),
+        (GOOD[:7], {}, "7 seeds; expected 8", ()),
     ],
     ids=["missing", "another version", "other settings", "missing seeds"],
 )
-def test_what_cannot_be_compared(
-    tmp_path: Path,
-    base: Path,
-    scores: list[float],
-    grid: dict[str, Any],
-    parts: tuple[str, ...],
-    new: tuple[str, ...],
+def test_trials_of_another_cell_are_not_compared(
+    tmp_path: Path, base: Path, scores: list[float], grid: Any, words: str, new: tuple[str, ...]
 ) -> None:
     write_scores(tmp_path / "out", scores, **grid)
     report = held(tmp_path / "out", base)
-    assert all(part in not_measured(report) for part in parts)
+    assert re.search(words, not_measured(report))
     assert report.new == new
     assert all(any(name in note for note in verdicts.notes(report)) for name in new)
+
+
+def fail(root: Path) -> None:
+    (trial,) = make_trials(root, seeds=[9])
+    write_trial(trial, error="Traceback")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda root: shutil.rmtree(root / CELL / "seed-3"), "7 seeds; expected 8; .*has 3$"),
+        (
+            lambda root: edit(
+                root, "trial.json", lambda c: c["spec"]["algorithm"]["settings"].update(gone=1)
+            ),
+            "gone",
+        ),
+        (fail, r"seed-9 the first \(failed\)"),
+    ],
+    ids=["seed", "setting", "failed"],
+)
+def test_incomplete_trials_are_not_measured(
+    base: Path, same: Path, change: Change, words: str
+) -> None:
+    change(same)
+    assert re.search(words, not_measured(held(same, base)))
 
 
 def of_defaults(root: Path, names: list[str], **settings: object) -> None:
@@ -285,45 +302,11 @@ def test_a_changed_default_is_judged_as_code(base: Path, same: Path) -> None:
     assert numbers_in(not_measured(held(same, base))) == [0.5, 0.25]
 
 
-def test_a_check_that_trains_takes_the_defaults_of_today(base: Path) -> None:
-    today = freeze(base, "").cells[0].trial_spec(0)
-    of_defaults(base, ["sigma_decay"], sigma_decay=0.5, learning_rate=0.5)
-    (cell,) = freeze(base, "").cells
-    settings = cell.judged_spec(0).algorithm.settings.model_dump()
-    now = today.algorithm.settings.model_dump()
-    assert settings == {**now, "learning_rate": 0.5}
-
-
-def test_missing_seeds_are_named(tmp_path: Path, base: Path, same: Path) -> None:
-    shutil.rmtree(same / CELL / "seed-3")
-    assert numbers_in(not_measured(held(same, base))) == [7, 8, 3]
-
-
-def test_user_code_errors_that_is_not_here_is_a_caution(base: Path, same: Path) -> None:
-    edit(same, "trial.json", lambda c: c.update(own_code={"nowhere": "sha256:1"}))
+def test_user_code_that_is_not_here_is_a_caution(base: Path, same: Path) -> None:
+    code(nowhere="sha256:1")(same)
     report = held(same, base)
-    assert report.exit_code == 0
-    assert report.cells[0].match.digests is DigestResult.IDENTICAL
+    assert (report.exit_code, report.cells[0].digests) == (0, SAME)
     assert "nowhere" in " ".join(verdicts.details(report))
-
-
-def test_scores_of_code_that_has_changed_are_not_frozen(base: Path) -> None:
-    edit(base, "trial.json", lambda c: c.update(own_code={"own_search": "sha256:1"}))
-    with pytest.raises(UsageError, match="own_search"):
-        freeze(base, "")
-
-
-def test_a_setting_that_is_gone(base: Path, same: Path) -> None:
-    edit(same, "trial.json", lambda c: c["spec"]["algorithm"]["settings"].update(no_such_setting=1))
-    assert "no_such_setting" in not_measured(held(same, base))
-
-
-def test_a_failed_trial(base: Path, same: Path) -> None:
-    (trial,) = make_trials(same, seeds=[9])
-    write_trial(trial, error="Traceback")
-    reason = not_measured(held(same, base))
-    assert "seed-9" in reason
-    assert "failed" in reason
 
 
 def test_a_seed_that_lies_there_twice_is_refused(tmp_path: Path, base: Path) -> None:

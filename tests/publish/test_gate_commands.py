@@ -1,5 +1,4 @@
 import json
-import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -55,19 +54,16 @@ def test_the_same_run_passes_and_fresh_seeds_decide_on_another(
     assert (code, len(err.splitlines())) == (2, 1)
 
 
-def test_a_mean_below_random_actions_is_named(esbench: Run, tmp_path: Path) -> None:
-    write_scores(tmp_path / "weak", [9.0 + number for number in range(8)])  # random: 22.6
-    write_scores(tmp_path / "good", GOOD)
-    said = [esbench("baseline", name, "--out", f"{name}.json") for name in ("weak", "good")]
-    assert [code for code, _, _ in said] == [0, 0]
-    assert ["random actions, so a check" in out for _, out, _ in said] == [True, False]
-
-
 def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Path) -> None:
     write_scores(tmp_path / "base", GOOD)
     write_scores(tmp_path / "bad", [score - 100 for score in GOOD])
-    code, out, _ = esbench("baseline", "base", "--out", "b.json")
-    assert (code, "Too few" in out) == (0, False)
+    write_scores(tmp_path / "weak", [9.0 + number for number in range(8)])  # random: 22.6
+    said = [
+        esbench("baseline", *words)
+        for words in (("weak", "--out", "w"), ("base", "--out", "b.json"))
+    ]
+    assert [code for code, _, _ in said] == [0, 0]
+    assert ["actions, so a check" in out for _, out, _ in said] == [True, False]
     files = ["--markdown", "new/c.md", "--junit", "c.xml", "--json", "c.json"]
     code, out, _ = esbench("check", "bad", "--baseline", "b.json", *files)
     assert code == 1
@@ -85,8 +81,6 @@ def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Pat
 BAD = {
     "check out --baseline none.json": "no file 'none.json'",
     "check none --baseline b.json": "no folder 'none'",
-    "check out --baseline b.json --alpha 2": "alpha = 2.0",
-    "check out --baseline b.json --margin -1": "margin = -1.0",
     "check out --baseline b.json --max-seeds 16": "--max-seeds 16",
     "check out --baseline b.json --workers 1": "--until-conclusive",
     "check out --baseline b.json --json b.json": "--json b.json is the file of --baseline",
@@ -94,12 +88,8 @@ BAD = {
     "check out --baseline bb.json": "did you mean 'b.json'",
     "baseline out --out x.json --power 0.9": "--suggest",
     "check out --baseline b.json --junit out --json new/c.json": "out is a folder; expected a file",
-    "check out --baseline out": "cannot read out: it is a folder",
     "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cell: expected about 1e-05",
-    "check out --baseline b.json --json .": ". is a folder; expected a file",
     "baseline out --out .": ". is a folder; expected a file",
-    "baseline out --out . --replace": ". is a folder; expected a file",
-    "baseline none --out x.json": "no folder 'none'",
     "baseline out --out b.json": "--replace",
 }
 
@@ -113,15 +103,6 @@ def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: P
         assert (code, len(err.splitlines())) == (2, 1), command
         assert words in err
     assert files(tmp_path) == before
-
-
-def test_a_baseline_of_a_folder_without_a_printable_name_can_be_read(
-    esbench: Run, tmp_path: Path
-) -> None:
-    folder = os.fsdecode(b"bad\xffname")
-    write_scores(tmp_path / folder, GOOD[:3])
-    assert esbench("baseline", folder, "--out", "b.json")[0] == 0
-    assert esbench("check", folder, "--baseline", "b.json")[0] == 0
 
 
 def test_suggestions_come_from_the_spread_of_the_scores(

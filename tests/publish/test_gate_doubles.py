@@ -14,8 +14,8 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.trials import open_grid
 from esbench.publish.gate.baselines import Baseline, freeze
-from esbench.publish.gate.check import CellReport, CheckReport, check
-from esbench.publish.gate.match_baseline import DigestResult
+from esbench.publish.gate.check import CheckReport, check
+from esbench.publish.gate.match_baseline import CellReport, DigestResult
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 Broken: TypeAlias = Callable[..., tuple[CheckReport, CellReport]]
@@ -54,8 +54,8 @@ def test_a_flipped_sign_is_a_regression(broken: Broken, monkeypatch: pytest.Monk
     report, cell = broken()
     assert (report.exit_code, cell.verdict) == (1, Verdict.REGRESSION)
     assert cell.looks[0].change < -0.5
-    assert cell.match.digests is DigestResult.CHANGED
-    assert "seed 0 differs from generation 1 " in cell.match.digests_detail
+    assert cell.digests is DigestResult.CHANGED
+    assert "seed 0 differs from generation 1 " in cell.digests_detail
 
 
 def test_a_dropped_last_reward_is_a_change_even_if_scores_hold(
@@ -73,6 +73,6 @@ def test_a_dropped_last_reward_is_a_change_even_if_scores_hold(
     report, cell = broken()
     assert cell.looks[0].change == pytest.approx(-1 / (500 - 22.63))
     assert cell.verdict is not Verdict.REGRESSION
-    assert "seed 0 differs from generation 1 " in cell.match.digests_detail
+    assert "seed 0 differs from generation 1 " in cell.digests_detail
     assert broken(exact=True)[0].exit_code == 1
     assert report.exit_code in (0, 4)

@@ -32,8 +32,8 @@ def test_openai_es_has_not_got_worse(tmp_path: Path, environment: str, seeds: st
     part = frozen.model_copy(update={"trials": frozen.trials[: len(trials)]})
     report = check(tmp_path, whole.model_copy(update={"cells": (part,)}), GateRules())
     (cell,) = report.cells
-    said = f"{verdicts.sentence(cell)}; digests: {cell.match.digests_detail}"
-    assert cell.match.digests is not DigestResult.CHANGED, said
+    said = f"{verdicts.sentence(cell)}; digests: {cell.digests_detail}"
+    assert cell.digests is not DigestResult.CHANGED, said
     assert cell.verdict in (Verdict.NO_WORSE, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE), said
 
 

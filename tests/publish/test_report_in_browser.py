@@ -11,8 +11,8 @@ from programs import require
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
 from esbench.publish.html.report import write_report
+from esbench.publish.leaderboard.board_page import render
 from esbench.publish.leaderboard.entries import read_leaderboard
-from esbench.publish.leaderboard.page import render
 from esbench.publish.leaderboard.table import leaderboard_rows
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -10,8 +10,7 @@ from fake_trials import edit, make_records, make_trials, write_scores, write_tri
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
 from esbench.publish.gate.baselines import Baseline, freeze
-from esbench.publish.gate.check import CheckReport
-from esbench.publish.gate.sequential import check_until_conclusive
+from esbench.publish.gate.check import CheckReport, check_until_conclusive
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
@@ -111,7 +110,7 @@ def test_an_interrupted_check_trains_the_missing_seeds_of_the_baseline(tmp_path:
         root = tmp_path / folder
         (cell,) = check_until_conclusive(root, baseline, GateRules(), 16, training).cells
         assert training.looks == [(8, missing)]
-        assert (cell.match.seeds, cell.verdict) == (tuple(even), Verdict.NO_WORSE)
+        assert (cell.seeds, cell.verdict) == (tuple(even), Verdict.NO_WORSE)
 
 
 def test_looks_at_seeds_that_the_baseline_lacks_stay_the_same(tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_looks_at_seeds_that_the_baseline_lacks_stay_the_same(tmp_path: Path) ->
             tmp_path / "out", baseline, GateRules(), 16, training
         ).cells
         assert training.looks == looks
-        assert (cell.match.seeds[:11], len(cell.looks)) == ((*range(10), 20), 2)
+        assert (cell.seeds[:11], len(cell.looks)) == ((*range(10), 20), 2)
 
 
 def test_without_trials_it_begins_with_the_seeds_of_the_baseline(check: Check) -> None:
@@ -166,7 +165,7 @@ def test_only_cells_without_a_verdict_are_trained(tmp_path: Path) -> None:
     training = Training([490.0] * 24)
     report = check_until_conclusive(tmp_path / "wide", baseline, GateRules(), 16, training)
     assert training.looks == [(16, list(range(8, 16)))]  # of one cell
-    looks = {cell.match.frozen.environment: len(cell.looks) for cell in report.cells}
+    looks = {cell.frozen.environment: len(cell.looks) for cell in report.cells}
     assert looks == {"CartPole-v1": 2, "Acrobot-v1": 1}
     assert report.new == ()
     write_scores(tmp_path / "wide", GOOD, algorithms={"snes": {}})

@@ -12,7 +12,7 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import Table
 from esbench.core.units import format_number
 from esbench.publish.leaderboard.entries import Entry, as_file
-from esbench.publish.leaderboard.figures import complete, suite_drawings
+from esbench.publish.leaderboard.suite_figures import complete, suite_drawings
 from esbench.publish.leaderboard.suites import SettingsOrigin, Suite, read_suite, suite_names
 from esbench.results.statistics.estimates import iqm
 

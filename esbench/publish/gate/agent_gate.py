@@ -25,8 +25,9 @@ from esbench.publish.gate.baselines import (
     read_baseline,
     write_baseline,
 )
-from esbench.publish.gate.match_baseline import make_sample
+from esbench.publish.gate.match_baseline import make_sample, scores_of
 from esbench.publish.gate.render_check import judgment_text
+from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import tail_mean
 from esbench.results.statistics.judgment import (
     ALPHA,
@@ -201,23 +202,21 @@ class AgentGate:
         known = self._baseline()  # again, because training takes long
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
-        here = provenance()
-        stored = known.cells if known else ()
-        others = [cell for cell in stored if cell.name != measured.name]
-        before = [cell for cell in stored if cell.name == measured.name]
+        here, stored = provenance(), known.cells if known else ()
         origins = list(known.origins if known else ())
         made = {"origin": place_in(origins, origin_of(here))}
         trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
-        cells = (*others, measured.model_copy(update={"trials": trials}))
+        others = [cell for cell in stored if cell.name != measured.name]
         baseline = Baseline(
             created=now(),
             command=here["command"],
             statistics=known.statistics if known else OMNIBUS,
             origins=tuple(origins),
-            cells=cells,
+            cells=(*others, measured.model_copy(update={"trials": trials})),
         )
         write_baseline(self.path, baseline, replace=True)
-        scores = " -> ".join(_mean_text(cell, cell.scores) for cell in (*before, measured))
+        shown = [*(cell for cell in stored if cell.name == measured.name), measured]
+        scores = " -> ".join(_mean_text(each, each.scores) for each in map(_cell, shown))
         text = f"frozen: {measured.name}: mean {scores}"
         self.session.frozen.append((text, len(trials), rules))
 
@@ -225,26 +224,27 @@ class AgentGate:
         self, measured: FrozenCell, frozen: FrozenCell, baseline: Baseline, rules: GateRules
     ) -> str:
         """Empty if the test passes."""
-        before = {trial.seed: trial.score for trial in frozen.trials}
-        same = all(before.get(trial.seed, math.nan) == trial.score for trial in measured.trials)
-        few = len(measured.trials) < len(frozen.trials)
-        sample = make_sample(frozen, [trial.score for trial in measured.trials])
-        now, then = _mean_text(measured, sample.scores), _mean_text(frozen, sample.baseline)
-        means = f"mean {now}, baseline {then}"
+        ours, theirs = _cell(measured), _cell(frozen)
+        before = dict(zip(theirs.seeds, scores_of(theirs), strict=True))
+        now = dict(zip(ours.seeds, scores_of(ours), strict=True))
+        same = all(before.get(seed, math.nan) == score for seed, score in now.items())
+        few = len(now) < len(before)
+        sample = make_sample(theirs, scores_of(ours))
+        means = f"mean {_mean_text(ours, sample.scores)}"
+        means += f", baseline {_mean_text(theirs, sample.baseline)}"
         if same and not few:
-            self.session.found.append(f"{measured.name}: {Verdict.NO_WORSE.value}: {means}")
+            self.session.found.append(f"{ours.title}: {Verdict.NO_WORSE.value}: {means}")
             return ""
         others = [None] * (len(baseline.cells) - 1)
-        rules = replace(rules, statistics=baseline.statistics)
-        judgment = judge([sample, *others], rules)[0]
+        judgment = judge([sample, *others], replace(rules, statistics=baseline.statistics))[0]
         assert judgment is not None
         verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
-        text = f"{measured.name}: {verdict.value}: {means}: {judgment_text(judgment)}"
+        text = f"{ours.title}: {verdict.value}: {means}: {judgment_text(judgment)}"
         if verdict is Verdict.REGRESSION:
             return text
         if few and not self.allow_inconclusive:
-            seeds = f"{counted(len(measured.trials), 'seed')}; expected {len(frozen.trials)}"
-            return f"{measured.name}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
+            seeds = f"{counted(len(now), 'seed')}; expected {len(before)}"
+            return f"{ours.title}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
         if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
             return f"{text} ({_ALLOWED})"
         self.session.found.append(text)
@@ -254,10 +254,14 @@ class AgentGate:
 _ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
 
 
-def _mean_text(cell: FrozenCell, scores: Iterable[float]) -> str:
+def _cell(frozen: FrozenCell) -> Cell:
+    return frozen.to_cell(())
+
+
+def _mean_text(cell: Cell, scores: Iterable[float]) -> str:
     """The mean of a cell's scores, and the numbers of seeds and of those that diverged."""
     note = f", {cell.diverged} diverged, counted as the worst" if cell.diverged else ""
-    return f"{format_number(fmean(scores))} ({counted(len(cell.trials), 'seed')}{note})"
+    return f"{format_number(fmean(scores))} ({counted(len(cell.runs), 'seed')}{note})"
 
 
 def _require_agent(agent: Any, name: Any) -> None:
@@ -269,35 +273,33 @@ def _require_agent(agent: Any, name: Any) -> None:
         raise UsageError(f"{name}: a {kind} has no train(seed); expected one that returns a score")
 
 
-def _scale(
-    environment: str, random_score: float | None, reference_score: float | None
-) -> dict[str, Any]:
+def _scale(environment: str, random: float | None, reference: float | None) -> dict[str, Any]:
     """As fields of a cell."""
-    for key, value in (("random_score", random_score), ("reference_score", reference_score)):
+    for key, value in (("random_score", random), ("reference_score", reference)):
         if value is not None:
             require_finite(key, value)
     known = environment in environment_names()
     scores = load_environment(environment).scores if known else Scores()
-    if random_score is None and scores.random:
-        random_score = scores.random.mean
+    if random is None and scores.random:
+        random = scores.random.mean
     source = GIVEN
-    if reference_score is None and scores.references:
-        reference_score, source = scores.references[0].score, scores.references[0].source
-    if random_score is None or reference_score is None:
+    if reference is None and scores.references:
+        reference, source = scores.references[0].score, scores.references[0].source
+    if random is None or reference is None:
         near = get_close_matches(environment, environment_names(), n=1, cutoff=0.8)
         meant = f"did you mean {near[0]!r}, or give " if near and not known else "expected "
         raise UsageError(
             f"environment={environment!r} has no random or reference score; {meant}"
             "random_score= and reference_score="
         )
-    if not 0 < reference_score - random_score < math.inf:
+    if not 0 < reference - random < math.inf:
         raise UsageError(
-            f"random_score = {random_score}, reference_score = {reference_score}: expected a "
-            "larger reference score, because higher is better; a cost needs a minus sign"
+            f"random_score = {random}, reference_score = {reference}: expected a larger reference "
+            "score, because higher is better; a cost needs a minus sign"
         )
     return {
-        "random_score": float(random_score),
-        "reference_score": float(reference_score),
+        "random_score": float(random),
+        "reference_score": float(reference),
         "reference_source": source,
     }
 

@@ -7,10 +7,10 @@ which drops are measured, so a corrected reference never changes an old verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Final, TypeAlias, final
+from typing import Annotated, Final, final
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from esbench.core.json_text import Json, as_text
 from esbench.core.settings import Settings, Table, parse
 from esbench.core.units import counted
 from esbench.engine.random_policy import random_policy_returns
+from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
 from esbench.results.cell import Cell, require_distinct_seeds, require_within_budget
 from esbench.results.run import Run
@@ -34,7 +35,6 @@ from esbench.store.schemas import StoredSpec
 
 FORMAT: Final = 1
 RANDOM_EPISODES: Final = 100
-CellLabels: TypeAlias = tuple[str, str, str]
 OWN_MEAN: Final = "the baseline's own mean"
 
 
@@ -86,24 +86,9 @@ class FrozenCell(Settings):
         return f"{cell_name(self.algorithm, self.policy)} on {self.environment}"
 
     @property
-    def labels(self) -> CellLabels:
+    def labels(self) -> tuple[str, str, str]:
         """Environment, algorithm and policy."""
         return self.environment, self.algorithm, self.policy
-
-    @property
-    def span(self) -> float:
-        """The range between random actions and the reference."""
-        return abs(self.reference_score - self.random_score)
-
-    @property
-    def scores(self) -> list[float]:
-        """The scores of the trials; those that diverged count as the worst."""
-        return diverged_as_worst([[trial.score for trial in self.trials]], self.random_score)[0]
-
-    @property
-    def diverged(self) -> int:
-        """The number of trials without a finite score."""
-        return sum(trial.score is None for trial in self.trials)
 
     def trial_spec(self, seed: int) -> TrialSpec:
         """The specification of one seed; a UsageError if this version does not understand it."""
@@ -111,10 +96,39 @@ class FrozenCell(Settings):
             raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
         return parse(TrialSpec, {**self.spec, "seed": seed}, self.name, "spec")
 
-    def judged_spec(self, seed: int) -> TrialSpec:
-        """As ``trial_spec``, with the values that ``defaults`` have in the code of today."""
-        spec = self.trial_spec(seed).as_json()
-        return parse(TrialSpec, without_settings(spec, self.defaults), self.name, "spec")
+    def to_cell(self, origins: Sequence[Origin]) -> Cell:
+        """The trials as runs of a cell; those that diverged have the worst score in ``scores``.
+
+        ``origins`` are those of the file.
+        """
+        scores = [trial.score for trial in self.trials]
+        runs = tuple(
+            Run(
+                seed=trial.seed,
+                description={
+                    **(origins[trial.origin].model_dump() if origins else {}),
+                    "spec": {**(self.spec or {}), "seed": trial.seed},
+                },
+                known_scores={self.episode_statistic: trial.score},
+                known_digests=(trial.first_digests, trial.last_digest),
+            )
+            for trial in self.trials
+        )
+        random = RandomScore(mean=self.random_score, std=0.0, episodes=0, command="")
+        reference = PublishedScore(
+            method="", score=self.reference_score, source=self.reference_source, comparable=True
+        )
+        return Cell(
+            environment=self.environment,
+            algorithm=self.algorithm,
+            policy=self.policy,
+            runs=runs,
+            label=self.algorithm,
+            frozen=Scores(random=random, references=(reference,)),
+            defaults=self.defaults,
+            statistic=self.episode_statistic,
+            scores=tuple(diverged_as_worst([scores], self.random_score)[0]),
+        )
 
 
 @final
@@ -132,6 +146,10 @@ class Baseline(Settings):
     statistics: tuple[TestStatistic, ...] = Field(("mean",), min_length=1)
     origins: tuple[Origin, ...]
     cells: tuple[FrozenCell, ...] = Field(min_length=1)
+
+    def to_cells(self) -> list[Cell]:
+        """The cells of runs."""
+        return [cell.to_cell(self.origins) for cell in self.cells]
 
 
 def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Baseline:
@@ -206,13 +224,19 @@ def load_cells(root: Path) -> list[Cell]:
 def done_cells(root: Path) -> list[Cell]:
     """As ``load_cells``; raises UsageError also if a trial is not done."""
     found = load_cells(root)
-    undone = [run for cell in found for run in cell.runs if not run.done]
-    if undone:
-        raise UsageError(
-            f"{counted(len(undone), 'trial')} not done, {undone[0].folder.path} the first "
-            f"({undone[0].status}); expected all done: finish the grid first"
-        )
+    if undone := unfinished(found):
+        raise UsageError(f"{undone}; expected all done: finish the grid first")
     return found
+
+
+def unfinished(found: Sequence[Cell]) -> str:
+    """The number of runs that are not done and the first of them, in words; empty if all are."""
+    undone = [run for cell in found for run in cell.runs if not run.done]
+    if not undone:
+        return ""
+    first = undone[0]
+    number = counted(len(undone), "trial")
+    return f"{number} not done, {first.folder.path} the first ({first.status})"
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -245,7 +269,7 @@ def read_baseline(path: Path) -> Baseline:
             raise UsageError(
                 f"{path} has {cell.name} {names.count(cell.name)} times; expected once"
             )
-        if not cell.span > 0:
+        if cell.reference_score == cell.random_score:
             raise UsageError(
                 f"{path}: {cell.name}: random_score and reference_score are both "
                 f"{cell.random_score:g}; expected them to differ"
@@ -279,6 +303,14 @@ def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> Non
     if path.exists() and not replace:
         raise UsageError(f"{path} exists; use --replace to overwrite it")
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
+
+
+def judged_spec(cell: Cell, seed: int) -> TrialSpec:
+    """The specification of a seed, with the defaults of today where none was given."""
+    if "algorithm" not in cell.spec:
+        raise UsageError(f"{cell.title} was not trained by esbench, so it has no specification")
+    spec = parse(TrialSpec, {**cell.spec, "seed": seed}, cell.title, "spec").as_json()
+    return parse(TrialSpec, without_settings(spec, cell.defaults), cell.title, "spec")
 
 
 def changed_code_of(cell: Cell) -> str:

@@ -9,20 +9,15 @@ from typing import final
 
 import numpy as np
 
+from esbench.core.arrays import Floats
 from esbench.core.units import counted
 from esbench.grids.trial_spec import differences
-from esbench.publish.gate.baselines import (
-    FrozenCell,
-    FrozenTrial,
-    changed_code_of,
-    without_settings,
-)
+from esbench.publish.gate.baselines import changed_code_of, unfinished, without_settings
 from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
-from esbench.results.statistics.judgment import Sample
+from esbench.results.statistics.judgment import Judgment, Sample, Verdict
 from esbench.store.provenance import (
-    Origin,
     all_own_code,
     changed_code,
     changes,
@@ -42,18 +37,23 @@ class DigestResult(StrEnum):
 
 @final
 @dataclass(frozen=True)
-class CellMatch:
-    """A cell of the baseline with the stored trials that belong to it.
+class CellReport:
+    """A cell of the baseline with the stored trials that belong to it, and the verdict on them.
 
-    ``cell`` is None if they cannot be compared, for the ``reason``, which may also be a caution.
-    ``digests_detail`` says where the digests differ or why they cannot be compared.
+    Attributes:
+        cell: None if there are none, or they cannot be compared.
+        reason: why they cannot be compared, or a caution.
+        digests_detail: where the digests differ, or why they cannot be compared.
+        looks: the judgments that led to the verdict: one, or several of a sequential check.
     """
 
-    frozen: FrozenCell
+    frozen: Cell
     cell: Cell | None
     reason: str
     digests: DigestResult = DigestResult.NOT_COMPARABLE
     digests_detail: str = "not measured"
+    verdict: Verdict = Verdict.NOT_MEASURED
+    looks: tuple[Judgment, ...] = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -66,9 +66,21 @@ class CellMatch:
         return None if self.cell is None else make_sample(self.frozen, self.run_scores)
 
     @property
+    def scores(self) -> Floats:
+        """The scores of the last look, [runs]; diverged runs as in ``make_sample``."""
+        sample = self.sample
+        return np.empty(0) if sample is None else sample.scores
+
+    @property
+    def baseline_scores(self) -> Floats:
+        """The scores of the baseline, [runs]; diverged runs as in ``make_sample``."""
+        sample = self.sample
+        return np.array(self.frozen.scores) if sample is None else sample.baseline
+
+    @property
     def has_same_scores(self) -> bool:
         """Whether every seed of both sides has the score of the baseline."""
-        before = {trial.seed: trial.score for trial in self.frozen.trials}
+        before = dict(zip(self.frozen.seeds, scores_of(self.frozen), strict=True))
         now = dict(zip(self.seeds, self.run_scores, strict=True))
         return before == now and None not in before.values()
 
@@ -76,29 +88,32 @@ class CellMatch:
     def run_scores(self) -> list[float | None]:
         """The scores of the stored trials by the episode statistic of the baseline."""
         runs = self.cell.runs if self.cell else ()
-        return [run.scored(self.frozen.episode_statistic) for run in runs]
+        return [run.scored(self.frozen.statistic) for run in runs]
+
+    def judged(self, judgment: Judgment | None, earlier: tuple[Judgment, ...] = ()) -> CellReport:
+        """The report with the verdict of a look; ``earlier`` are the judgments of those before."""
+        if judgment is None:
+            return replace(self, looks=earlier)
+        # Identical bits or scores are no worse, however few the seeds are.
+        identical = self.digests is DigestResult.IDENTICAL or self.has_same_scores
+        verdict = Verdict.NO_WORSE if identical else judgment.verdict
+        return replace(self, verdict=verdict, looks=(*earlier, judgment))
 
 
-def match_cell(
-    frozen: FrozenCell, found: Sequence[Cell], min_seeds: int, origins: Sequence[Origin]
-) -> CellMatch:
-    """Find the stored trials with the labels, the settings and enough seeds of a baseline's cell.
-
-    Without the origins of the baseline, digests are not compared.
-    """
+def match_cell(frozen: Cell, found: Sequence[Cell], min_seeds: int) -> CellReport:
+    """Find the stored trials with the labels, settings and enough seeds of a baseline's cell."""
     cell, reason = find_cell(frozen, found)
     problem = reason if cell is None else _why_not_comparable(frozen, cell, min_seeds)
     if cell is None or problem:
-        return CellMatch(frozen, None, problem)
-    digests = _digest_result(frozen, cell, origins) if origins else ()
-    match = CellMatch(frozen, cell, "", *digests)
+        return CellReport(frozen, None, problem)
+    match = CellReport(frozen, cell, "", *_digest_result(frozen, cell))
     diverged = match.run_scores.count(None)
     cautions = [reason, _missing_code(cell)]
     cautions += [f"{counted(diverged, 'run')} diverged, counted as the worst"] * bool(diverged)
     return replace(match, reason="; ".join(filter(None, cautions)))
 
 
-def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
+def find_cell(frozen: Cell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
     """The stored cell with the labels and the settings of a baseline's, or None and the reason.
 
     A setting that neither side was given may differ: its default is part of the code. The text
@@ -116,12 +131,11 @@ def find_cell(frozen: FrozenCell, found: Sequence[Cell]) -> tuple[Cell | None, s
     return candidates[place], f"changed defaults: {'; '.join(changed)}" if changed else ""
 
 
-def _differences(frozen: FrozenCell, cell: Cell) -> tuple[list[str], list[str]]:
+def _differences(frozen: Cell, cell: Cell) -> tuple[list[str], list[str]]:
     """The settings in which a stored cell differs: those that were given, and the defaults."""
-    stored = {**cell.spec, "seed": 0}
-    if frozen.spec is None:
-        return differences({"seed": 0}, stored), []
-    wanted, defaults = {**frozen.spec, "seed": 0}, cell.defaults
+    wanted, stored, defaults = {**frozen.spec, "seed": 0}, {**cell.spec, "seed": 0}, cell.defaults
+    if "algorithm" not in wanted:  # esbench did not train the trials of the baseline
+        return differences(wanted, stored), []
     before, after = wanted["algorithm"]["settings"], stored["algorithm"]["settings"]
     names = {name for name in frozen.defaults if name in defaults or name not in after}
     names |= {name for name in defaults if name not in before}
@@ -129,26 +143,29 @@ def _differences(frozen: FrozenCell, cell: Cell) -> tuple[list[str], list[str]]:
     return given, [each for each in differences(wanted, stored) if each not in given]
 
 
-def make_sample(frozen: FrozenCell, scores: Sequence[float | None]) -> Sample:
+def make_sample(frozen: Cell, scores: Sequence[float | None]) -> Sample:
     """Pair the scores of a cell with those of the baseline.
 
     A run that diverged counts as the worst: leaving it out would hide a change that makes runs
-    diverge.
+    diverge. Drops are shares of the range from random actions to the reference.
     """
-    before = [trial.score for trial in frozen.trials]
-    sides = diverged_as_worst((before, scores), frozen.random_score)
-    return Sample(np.array(sides[0]), np.array(sides[1]), frozen.span)
+    sides = diverged_as_worst((scores_of(frozen), scores), frozen.random_score)
+    span = abs(frozen.reference_score - frozen.random_score)
+    return Sample(np.array(sides[0]), np.array(sides[1]), span)
 
 
-def _why_not_comparable(frozen: FrozenCell, cell: Cell, min_seeds: int) -> str:
+def scores_of(frozen: Cell) -> list[float | None]:
+    """The scores of a baseline's cell, None for a run that diverged."""
+    return [run.scored(frozen.statistic) for run in frozen.runs]
+
+
+def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:
     """The reason why a cell with the right settings has no verdict; empty if it can have one."""
-    undone = [run for run in cell.runs if not run.done]
-    if undone:
-        what = f"{counted(len(undone), 'trial')} not done, {undone[0].folder.path} the first"
-        return f"{what} ({undone[0].status})"
+    if undone := unfinished([cell]):
+        return undone
     if len(cell.runs) < min_seeds:
         has = {*cell.seeds}
-        lacks = [str(trial.seed) for trial in frozen.trials if trial.seed not in has]
+        lacks = [str(seed) for seed in frozen.seeds if seed not in has]
         named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
         return f"{counted(len(cell.runs), 'seed')}; expected {min_seeds}{named}"
     # The scores belong to the code that trained them: a folder left from an earlier commit must
@@ -168,33 +185,31 @@ def _missing_code(cell: Cell) -> str:
     return f"not found on this machine, so not compared with that of the baseline: {names}"
 
 
-def _digest_result(
-    frozen: FrozenCell, cell: Cell, origins: Sequence[Origin]
-) -> tuple[DigestResult, str]:
+def _digest_result(frozen: Cell, cell: Cell) -> tuple[DigestResult, str]:
     """The comparison of the digests of the seeds that both sides have, and where they differ.
 
     A seed that the baseline lacks counts only if others replace seeds of the baseline.
     """
-    known = {trial.seed: trial for trial in frozen.trials}
+    known = {run.seed: run for run in frozen.runs}
     has_all = {*cell.seeds} >= {*known}
     same, reasons = 0, []
     for run in cell.runs:
-        seed = run.seed
-        if seed not in known:
+        before = known.get(run.seed)
+        if before is None:
             if not has_all:
-                reasons.append(f"seed {seed} is not in the baseline")
-        elif not known[seed].first_digests:
-            reasons.append(f"seed {seed} has no digests in the baseline")
+                reasons.append(f"seed {run.seed} is not in the baseline")
+        elif not before.digests[0]:
+            reasons.append(f"seed {run.seed} has no digests in the baseline")
         elif was_mixed(run.description):
             reasons.append(
-                f"seed {seed} was resumed under other versions, or played by nodes that differ"
+                f"seed {run.seed} was resumed under other versions, or played by nodes that differ"
             )
-        elif other := changes(before := origins[known[seed].origin], run.origin):
+        elif other := changes(before.origin, run.origin):
             reasons.append("; ".join(other))
-        elif where := _first_difference(known[seed], run, frozen.episode_statistic):
-            code = changed_code(before.model_dump(), user_code_of(run.description))
+        elif where := _first_difference(before, run, frozen.statistic):
+            code = changed_code(before.description, user_code_of(run.description))
             detail = "".join(f"; changed: {each}" for each in code)
-            return DigestResult.CHANGED, f"seed {seed} {where}{detail}"
+            return DigestResult.CHANGED, f"seed {run.seed} {where}{detail}"
         else:
             same += 1
     if reasons:
@@ -202,25 +217,25 @@ def _digest_result(
     return DigestResult.IDENTICAL, counted(same, "seed")
 
 
-def _first_difference(frozen: FrozenTrial, run: Run, statistic: EpisodeStatistic) -> str:
-    """Where a trial differs from the baseline; empty if it is the same."""
-    first, last = run.digests
-    pairs = enumerate(zip(frozen.first_digests, first, strict=False), start=1)
+def _first_difference(before: Run, now: Run, statistic: EpisodeStatistic) -> str:
+    """Where a run differs from that of the baseline; empty if it is the same."""
+    (first_before, last_before), (first, last) = before.digests, now.digests
+    pairs = enumerate(zip(first_before, first, strict=False), start=1)
     for generation, (theirs, ours) in pairs:
         if theirs != ours:
             return f"differs from generation {generation} on"
-    if last != frozen.last_digest:
-        return f"differs after generation {len(frozen.first_digests)}"
-    if run.scored(statistic) != frozen.score:
+    if last != last_before:
+        return f"differs after generation {len(first_before)}"
+    if now.scored(statistic) != before.scored(statistic):
         return "has the same digests and another score"
     return ""
 
 
-def _why_missing(frozen: FrozenCell, found: Sequence[Cell]) -> str:
+def _why_missing(frozen: Cell, found: Sequence[Cell]) -> str:
     base = frozen.environment.rpartition("-v")[0]
     for cell in found:
         environment, *rest = cell.labels
-        same = rest == [frozen.algorithm, frozen.policy]
+        same = rest == [frozen.label, frozen.policy]
         if same and base and environment.rpartition("-v")[0] == base:
             return f"the folder has {environment}, another version of the environment"
     return "the folder has no trial of it"

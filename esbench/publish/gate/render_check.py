@@ -12,21 +12,18 @@ from esbench.core.arrays import Floats
 from esbench.core.escape import markdown, printable
 from esbench.core.json_text import Json, as_text
 from esbench.core.units import NONE, counted, format_number
-from esbench.grids.trial_spec import cell_name
-from esbench.publish.gate.baselines import FrozenCell
 from esbench.publish.gate.check import (
     EXIT_INCONCLUSIVE,
     EXIT_NOT_MEASURED,
     EXIT_REGRESSION,
     EXIT_SAME,
-    CellReport,
     CheckReport,
 )
-from esbench.publish.gate.match_baseline import DigestResult
+from esbench.publish.gate.match_baseline import CellReport, DigestResult
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
-from esbench.store.provenance import commit_of, now, origin_of, was_mixed
+from esbench.store.provenance import Origin, commit_of, now, place_in, was_mixed
 from esbench.store.stored_check import CHECK_FORMAT
 
 MARKS: Final = {
@@ -68,9 +65,9 @@ def sentence(cell: CellReport) -> str:
     """The verdict on a cell in one sentence."""
     if cell.verdict is Verdict.NOT_MEASURED:
         return cell.reason
-    if cell.verdict is Verdict.NO_WORSE and cell.match.digests is DigestResult.IDENTICAL:
-        words = f"identical bits, {cell.match.digests_detail}"
-    elif cell.verdict is Verdict.NO_WORSE and cell.match.has_same_scores:
+    if cell.verdict is Verdict.NO_WORSE and cell.digests is DigestResult.IDENTICAL:
+        words = f"identical bits, {cell.digests_detail}"
+    elif cell.verdict is Verdict.NO_WORSE and cell.has_same_scores:
         words = "other bits, and the same score of every seed"
     else:
         words = judgment_text(cell.looks[-1])
@@ -82,18 +79,16 @@ def judgment_text(judgment: Judgment) -> str:
     change, iqm_change = _in_words(judgment.change), _in_words(judgment.iqm_change)
     match judgment.verdict:
         case Verdict.REGRESSION | Verdict.IMPROVEMENT as verdict:
-            p_value = judgment.p_drop if verdict is Verdict.REGRESSION else judgment.p_gain
-            decisive = min if verdict is Verdict.REGRESSION else max
-            if decisive(judgment.change, judgment.iqm_change) != judgment.change:
+            dropped = verdict is Verdict.REGRESSION
+            decisive = (min if dropped else max)(judgment.change, judgment.iqm_change)
+            if decisive != judgment.change:
                 change = f"interquartile mean {iqm_change} (mean {change})"
-            return f"{change}, p = {p_value:.2g}"
+            return f"{change}, p = {judgment.p_drop if dropped else judgment.p_gain:.2g}"
         case Verdict.NO_WORSE:
             return f"{change}; a drop of the margin is excluded, p = {judgment.p_margin:.2g}"
-    if judgment.seeds_to_fail:
-        fewest = judgment.seeds_to_fail
+    if fewest := judgment.seeds_to_fail:
         needed = f"with so few seeds no drop can fail; it takes {fewest} per side"
-        return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
-    if math.isnan(judgment.seeds_needed):
+    elif math.isnan(judgment.seeds_needed):
         needed = "too near the margin to decide"
     elif math.isinf(judgment.seeds_needed):
         needed = "its scores vary so much that a thousand seeds per side would not decide"
@@ -107,9 +102,9 @@ def _in_words(change: float) -> str:
     return f"{abs(change):.1%} of the range {'lower' if change < 0 else 'higher'}"
 
 
-def judged_notes(found: Iterable[FrozenCell]) -> list[str]:
+def judged_notes(found: Iterable[Cell]) -> list[str]:
     """What the score of a seed is where it is no mean of held-out episodes."""
-    statistics = {cell.episode_statistic for cell in found}
+    statistics = {cell.statistic for cell in found}
     return [text for statistic, text in JUDGED_BY.items() if statistic in statistics]
 
 
@@ -123,7 +118,7 @@ def notes(report: CheckReport) -> list[str]:
         f"alarms: at most {100 * rules.alpha:g} % of checks."
     )
     lines = [rule]
-    lines += judged_notes(cell.match.frozen for cell in report.cells)
+    lines += judged_notes(cell.frozen for cell in report.cells)
     if report.looks:
         sizes = ", ".join(map(str, report.looks))
         lines.append(
@@ -135,7 +130,7 @@ def notes(report: CheckReport) -> list[str]:
             "changed: the digests differ from the baseline's on the same versions and processor, "
             "so the computation has changed. Only --exact fails on this."
         )
-    unknown = sum(cell.match.digests is DigestResult.NOT_COMPARABLE for cell in report.cells)
+    unknown = sum(cell.digests is DigestResult.NOT_COMPARABLE for cell in report.cells)
     if report.exact and unknown:
         lines.append(
             f"--exact could not compare the digests of {unknown} of {len(report.cells)} cells."
@@ -149,14 +144,14 @@ def details(report: CheckReport) -> list[str]:
     """One line per cell that is not identical or has a caution."""
     lines = []
     for cell in report.cells:
-        match, name = cell.match, cell.match.frozen.name
-        same = cell.verdict is Verdict.NO_WORSE and match.digests is DigestResult.IDENTICAL
+        name = cell.frozen.title
+        same = cell.verdict is Verdict.NO_WORSE and cell.digests is DigestResult.IDENTICAL
         if cell.reason or not same:
             lines.append(f"{name}: {cell.verdict.value}: {sentence(cell)}")
-        if match.digests is DigestResult.CHANGED:
-            lines.append(f"{name}: changed: {match.digests_detail}")
-        elif match.digests is DigestResult.NOT_COMPARABLE and cell.looks:
-            lines.append(f"{name}: digests not comparable: {match.digests_detail}")
+        if cell.digests is DigestResult.CHANGED:
+            lines.append(f"{name}: changed: {cell.digests_detail}")
+        elif cell.digests is DigestResult.NOT_COMPARABLE and cell.looks:
+            lines.append(f"{name}: digests not comparable: {cell.digests_detail}")
     return lines
 
 
@@ -169,16 +164,16 @@ def as_markdown(report: CheckReport) -> str:
         "| :-- | :-- | :-- | --: | --: | --: | :-- | :-- |",
     ]
     for cell in report.cells:
-        frozen = cell.match.frozen
+        frozen = cell.frozen
         texts = [
             MARKS[cell.verdict],
             markdown(frozen.environment),
-            markdown(cell_name(frozen.algorithm, frozen.policy)),
+            markdown(frozen.name),
             f"{mean_text(cell.baseline_scores)} ({cell.baseline_scores.size})",
             f"{mean_text(cell.scores)} ({cell.scores.size})",
             change_text(cell),
             f"**{cell.verdict.value}**: {markdown(sentence(cell))}",
-            markdown(f"{cell.match.digests.value}: {cell.match.digests_detail}"),
+            markdown(f"{cell.digests.value}: {cell.digests_detail}"),
         ]
         lines.append("| " + " | ".join(texts) + " |")
     return "\n".join([*lines, "", *(f"- {markdown(note)}" for note in notes(report))]) + "\n"
@@ -197,21 +192,21 @@ def as_junit(report: CheckReport) -> str:
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(root, "testsuite", name="esbench check")
     for cell in report.cells:
-        frozen = cell.match.frozen
+        frozen = cell.frozen
         case = ElementTree.SubElement(
             suite,
             "testcase",
             classname=f"esbench.check.{printable(frozen.environment).replace('.', '_')}",
-            name=printable(cell_name(frozen.algorithm, frozen.policy)),
+            name=printable(frozen.name),
         )
         kind, message = kinds.get(cell.verdict), sentence(cell)
-        if kind is None and report.exact and cell.match.digests is DigestResult.CHANGED:
-            kind, message = "failure", f"changed: {cell.match.digests_detail}"
+        if kind is None and report.exact and cell.digests is DigestResult.CHANGED:
+            kind, message = "failure", f"changed: {cell.digests_detail}"
         if kind is not None:
             values = {"message": printable(message), "type": cell.verdict.value}
             ElementTree.SubElement(case, kind, values)
-        lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.match.digests.value}: "
-        detail = printable(lines + cell.match.digests_detail)
+        lines = f"{cell.verdict.value}: {sentence(cell)}\ndigests: {cell.digests.value}: "
+        detail = printable(lines + cell.digests_detail)
         ElementTree.SubElement(case, "system-out").text = detail
     suite.set("tests", str(len(report.cells)))
     for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -245,22 +240,22 @@ def as_json(report: CheckReport, folder: Path = Path()) -> str:
 
 
 def _json_cell(cell: CellReport) -> Json:
-    frozen = cell.match.frozen
+    frozen = cell.frozen
     return {
         "environment": frozen.environment,
         "algorithm": frozen.algorithm,
         "policy": frozen.policy,
-        "episode_statistic": frozen.episode_statistic,
+        "episode_statistic": frozen.statistic,
         "verdict": cell.verdict,
         "sentence": sentence(cell),
-        "digests": cell.match.digests,
-        "digests_detail": cell.match.digests_detail,
+        "digests": cell.digests,
+        "digests_detail": cell.digests_detail,
         "random_score": frozen.random_score,
         "reference_score": frozen.reference_score,
         "baseline_scores": cell.baseline_scores.tolist(),
-        "seeds": list(cell.match.seeds),
+        "seeds": list(cell.seeds),
         "scores": cell.scores.tolist(),
-        **_measured(cell.match.cell),
+        **_measured(cell.cell),
         "looks": [vars(look) for look in cell.looks],
     }
 
@@ -271,24 +266,17 @@ def _measured(cell: Cell | None) -> Json:
     The first two are in the order of the seeds. A speed is in training steps per second of CPU
     time. A trial that was resumed under other versions has no digest to compare.
     """
-    trials = () if cell is None else cell.trials
-    descriptions = () if cell is None else cell.descriptions
-    origins = [origin_of(each) for each in descriptions]
-    results = [trial.result() for trial in trials]
+    runs = () if cell is None else cell.runs
+    origins: list[Origin] = []
+    for run in runs:
+        place_in(origins, run.origin)
     return {
-        "speeds": [
-            result["env_steps"] / seconds if (seconds := result.get("cpu_time_s")) else None
-            for result in results
-        ],
+        "speeds": [run.env_steps / run.cpu_time_s if run.cpu_time_s > 0 else None for run in runs],
         "last_digests": [
-            None if was_mixed(description) else result.get("digest")
-            for description, result in zip(descriptions, results, strict=True)
+            None if was_mixed(run.description) else run.folder.result().get("digest")
+            for run in runs
         ],
-        "origins": [
-            origin.model_dump(mode="json")
-            for number, origin in enumerate(origins)
-            if origin not in origins[:number]
-        ],
+        "origins": [origin.model_dump(mode="json") for origin in origins],
     }
 
 

@@ -16,7 +16,7 @@ from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, stream
 from esbench.core.units import counted
 from esbench.publish.gate.baselines import Baseline
-from esbench.publish.gate.match_baseline import make_sample
+from esbench.publish.gate.match_baseline import make_sample, scores_of
 from esbench.results.statistics.judgment import GateRules, Sample, p_within
 
 SEEDS: Final = (8, 10, 16, 32)
@@ -51,22 +51,23 @@ def suggestions(baseline: Baseline, power: float) -> list[Suggestion]:
 
     UsageError if a cell has fewer than ``FEWEST`` seeds, which do not tell their spread.
     """
-    for frozen in baseline.cells:
-        if len(frozen.trials) < FEWEST:
+    cells = baseline.to_cells()
+    for cell in cells:
+        if len(cell.runs) < FEWEST:
             raise UsageError(
-                f"{frozen.name} has {counted(len(frozen.trials), 'seed')}; expected {FEWEST} or "
+                f"{cell.title} has {counted(len(cell.runs), 'seed')}; expected {FEWEST} or "
                 "more to estimate the spread of the scores"
             )
     rules = GateRules(statistics=baseline.statistics)
     found = []
-    for frozen in baseline.cells:
-        scores = make_sample(frozen, [trial.score for trial in frozen.trials]).baseline
+    for cell in cells:
+        sample = make_sample(cell, scores_of(cell))
         for seeds in SEEDS:
-            needed = _margins_needed(scores / frozen.span, seeds, rules)
+            needed = _margins_needed(sample.baseline / sample.span, seeds, rules)
             shares = {margin: float(np.mean(needed <= margin)) for margin in MARGINS}
             enough = [margin for margin, share in shares.items() if share >= power]
             no_worse = float(np.mean(needed <= rules.margin))
-            found.append(Suggestion(frozen.name, seeds, no_worse, min(enough, default=None)))
+            found.append(Suggestion(cell.title, seeds, no_worse, min(enough, default=None)))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, final
@@ -17,30 +18,34 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.core.arrays import Floats
+from esbench.core.arrays import Floats, float_digest
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
-from esbench.core.settings import Settings, parse
+from esbench.core.settings import Settings, Table, parse
 from esbench.experiment.watchers import TargetReturn
 from esbench.grids.trainers import trainer_names
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.gate.baselines import FrozenCell
-from esbench.results.cell import variant_of
-from esbench.results.statistics.curves import Band, curve_band
-from esbench.results.statistics.estimates import MIN_RUNS
+from esbench.results.cell import Cell, variant_of
+from esbench.results.run import variety
+from esbench.results.statistics.curves import Band, at_start, curve_band, policy_returns
+from esbench.results.statistics.estimates import MIN_RUNS, tail_mean
 from esbench.store.provenance import Origin
 
 FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 FILE_VARIANT_DIGITS: Final = 8
+LEVELS: Final = 64  # of the best return so far
 SLACK: Final = 1e-9  # of a comparison of means that were added in different orders
 _NAMES: Final = ("environment", "algorithm")
 _NUMBERS: Final = re.compile(r"\[\n\s*((?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*)\n\s*\]")
 _FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
+# The time differs from run to run; the others depend on what is not trained again.
+_NOT_TRAINED: Final = {"wall_time_s", "cpu_time_s", "one_episode", "stopped"}
 
 
 @final
@@ -61,7 +66,7 @@ class BestSoFar(Settings):
 
 
 @final
-class Run(Settings):
+class EntryRun(Settings):
     """What one training seed cost and how its final policy played.
 
     Attributes:
@@ -91,7 +96,7 @@ class Run(Settings):
 
 
 @final
-class Curves(Settings):
+class EntryCurves(Settings):
     """Thinned curves of the unperturbed policy, one per seed in the order of ``Entry.runs``.
 
     Attributes:
@@ -105,8 +110,8 @@ class Curves(Settings):
     ranks: tuple[tuple[float | None, ...], ...]
 
     @classmethod
-    def rounded(cls, env_steps: Floats, returns: Floats, ranks: Floats) -> Curves:
-        """Curves with as many digits as they need, of [points] and twice [seeds, points]."""
+    def rounded(cls, env_steps: Floats, returns: Floats, ranks: Floats) -> EntryCurves:
+        """Curves rounded for storage: env_steps [points]; returns and ranks [seeds, points]."""
         return cls(
             env_steps=rounded(env_steps),
             returns=tuple(map(rounded, returns)),
@@ -138,8 +143,8 @@ class Entry(Settings):
 
     format: int = FORMAT
     cell: FrozenCell
-    runs: tuple[Run, ...]
-    curves: Curves | None
+    runs: tuple[EntryRun, ...]
+    curves: EntryCurves | None
     origins: tuple[Origin, ...]
     own_code: dict[str, str]
     commands: tuple[str, ...]
@@ -155,6 +160,11 @@ class Entry(Settings):
         return tuple(trial.score for trial in self.cell.trials if trial.score is not None)
 
     @property
+    def spec(self) -> Table:
+        """The specification of the trials without a seed."""
+        return self.cell.spec or {}
+
+    @property
     def name(self) -> str:
         """The cell and the variant of its settings, which no other file has."""
         return f"{self.cell.name} #{self.variant}"
@@ -162,19 +172,17 @@ class Entry(Settings):
     @property
     def variant(self) -> str:
         """The start of the hash of the specification without its seed."""
-        return variant_of(self.cell.spec or {})[:FILE_VARIANT_DIGITS]
+        return variant_of(self.spec)[:FILE_VARIANT_DIGITS]
 
     @property
     def algorithm(self) -> str:
         """The registered name of the algorithm, which its label need not be."""
-        spec: dict[str, Any] = self.cell.spec or {}
-        return str(spec["algorithm"]["name"])
+        return str(self.spec["algorithm"]["name"])
 
     @property
     def environment(self) -> str:
         """The name of the environment that the specification trains."""
-        spec: dict[str, Any] = self.cell.spec or {}
-        return str(spec["environment"]["id"])
+        return str(self.spec["environment"]["id"])
 
     @property
     def file_name(self) -> str:
@@ -182,6 +190,24 @@ class Entry(Settings):
         policy = () if self.cell.policy == DEFAULT_LABEL else (self.cell.policy,)
         parts = self.cell.environment, self.cell.algorithm, *policy, self.variant
         return safe_name("-".join(parts)) + ".json"
+
+    def to_cell(self) -> Cell:
+        """The runs with their costs, scores and digests."""
+        cell = self.cell.to_cell(self.origins)
+        runs = tuple(
+            replace(
+                run,
+                known_scores={**run.known_scores, "tail": own.tail},
+                variety="one" if own.one_episode else "varied",
+                env_steps=own.env_steps,
+                generations=own.generations,
+                wall_time_s=own.wall_time_s,
+                cpu_time_s=own.cpu_time_s,
+                stopped=own.stopped,
+            )
+            for run, own in zip(cell.runs, self.runs, strict=True)
+        )
+        return replace(cell, runs=runs)
 
 
 def as_file(entry: Entry) -> bytes:
@@ -232,51 +258,44 @@ def checked_entry(content: Any, path: Path) -> Entry:
             "edited; submit its trials again"
         )
     entry = parse(Entry, content, str(path))
-    if entry.cell.spec is None:
-        raise UsageError(f"{path} has no specification; expected that of its trials")
-    if entry.cell.environment != (trained := entry.environment):
-        raise UsageError(
-            f"{path} names the environment {entry.cell.environment!r}; expected {trained!r}, that "
-            "of its specification"
-        )
-    label = entry.cell.algorithm
-    if label != (name := entry.algorithm) and label in trainer_names():
-        raise UsageError(
-            f"{path} has the label {label!r}, which is another algorithm; expected {name!r} or a "
-            "label of your own"
-        )
-    trials = entry.cell.trials
-    if len(entry.runs) != len(trials) or len(entry.scores) != len(trials):
-        raise UsageError(
-            f"{path}: {len(entry.runs)} runs and {len(entry.scores)} finite scores of "
-            f"{len(trials)} trials; expected one of each per trial"
-        )
-    if entry.curves is not None and not entry.curves.fits(len(trials)):
-        raise UsageError(
-            f"{path}: expected curves of {len(trials)} seeds with as many values as env_steps"
-        )
-    for trial, score, run in zip(trials, entry.scores, entry.runs, strict=True):
-        bounds = run.quantiles[0], run.tail, score, run.quantiles[-1]
-        if any(low - high > SLACK * max(1.0, abs(high)) for low, high in pairwise(bounds)):
-            shown = ", ".join(f"{bound:.10g}" for bound in bounds)
-            raise UsageError(
-                f"{path}: seed {trial.seed} has the lowest return, the tail, the score and the "
-                f"highest return {shown}: expected an ascending order; its trials do not have this "
-                "score"
-            )
-        if reason := why_unrepeatable(entry.cell.spec, trial.seed, run.stopped):
-            raise UsageError(
-                f"{path}: seed {trial.seed} {reason}; expected a trial that its specification "
-                "determines"
-            )
-    if len({*entry.seeds}) < len(trials) or len(trials) < MIN_RUNS:
-        seeds = ", ".join(map(str, entry.seeds))
-        raise UsageError(f"{path} has seeds {seeds}; expected {MIN_RUNS} or more, each once")
-    if any(trial.origin >= len(entry.origins) for trial in trials):
-        raise UsageError(f"{path}: a trial has an origin that the file lacks")
+    if problem := _problem(entry):
+        raise UsageError(f"{path}: {problem}")
     if path.name != entry.file_name:
         raise UsageError(f"{path}: expected the name {entry.file_name} for its content")
     return entry
+
+
+def _problem(entry: Entry) -> str:
+    """Why the parts of an entry do not belong together; empty if they do."""
+    cell, trials, runs, count = entry.cell, entry.cell.trials, entry.runs, len(entry.cell.trials)
+    if cell.spec is None:
+        return "no specification; expected that of its trials"
+    if cell.environment != entry.environment:
+        return f"the environment {cell.environment!r}; expected that trained, {entry.environment!r}"
+    if cell.algorithm != entry.algorithm and cell.algorithm in trainer_names():
+        return f"the label {cell.algorithm!r}, which is another algorithm; expected one of your own"
+    if not len(runs) == len(entry.scores) == count:
+        return (
+            f"{len(runs)} runs and {len(entry.scores)} finite scores of {count} trials; expected "
+            "one of each per trial"
+        )
+    if entry.curves is not None and not entry.curves.fits(count):
+        return f"expected curves of {count} seeds with as many values as env_steps"
+    for seed, score, run in zip(entry.seeds, entry.scores, runs, strict=True):
+        bounds = run.quantiles[0], run.tail, score, run.quantiles[-1]
+        if any(low - high > SLACK * max(1.0, abs(high)) for low, high in pairwise(bounds)):
+            return (
+                f"seed {seed} has the lowest return, the tail, the score and the highest return "
+                f"{', '.join(f'{bound:.10g}' for bound in bounds)}: expected an ascending order"
+            )
+        if reason := why_unrepeatable(cell.spec, seed, run.stopped):
+            return f"seed {seed} {reason}; expected a trial that its specification determines"
+    if len({*entry.seeds}) < len(trials) or len(trials) < MIN_RUNS:
+        seeds = ", ".join(map(str, entry.seeds))
+        return f"seeds {seeds}; expected {MIN_RUNS} or more, each once"
+    if any(trial.origin >= len(entry.origins) for trial in trials):
+        return "a trial has an origin that the file lacks"
+    return ""
 
 
 def is_leaderboard(path: Path) -> bool:
@@ -336,3 +355,43 @@ def selected(
 def rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]:
     """Numbers of as many digits as a curve needs; None where one is not finite."""
     return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)
+
+
+def run_summary(result: Json, env_steps: Floats, returns: Floats, is_agent: bool) -> EntryRun:
+    """The summary of a run with the content of its ``result.json``.
+
+    ``env_steps`` of training so far and ``returns`` of the unperturbed policy have one value per
+    generation.
+    """
+    center = policy_returns(returns)[:-1]
+    known = center[np.isfinite(center)]
+    return EntryRun(
+        generations=result["generations"],
+        env_steps=result["env_steps"],
+        wall_time_s=float(result["wall_time_s"]),
+        cpu_time_s=float(result["cpu_time_s"]),
+        stopped=result["stopped"],
+        episodes=len(result["returns"]),
+        episodes_digest=float_digest(result["returns"], result["lengths"]),
+        quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
+        tail=tail_mean(result["returns"]),
+        one_episode=variety(result) == "one",
+        best_center=float(known.max()) if known.size else None,
+        best_so_far=_best_so_far(env_steps, center, is_agent),
+    )
+
+
+def edited_fields(recorded: EntryRun, again: EntryRun) -> tuple[str, ...]:
+    """The fields that differ although training again has given the same digests."""
+    before, now = (each.model_dump(exclude=_NOT_TRAINED) for each in (recorded, again))
+    return tuple(name for name, value in before.items() if value != now[name])
+
+
+def _best_so_far(env_steps: Floats, center: Floats, is_agent: bool) -> BestSoFar:
+    if not np.isfinite(center).any():
+        return BestSoFar(env_steps=(), returns=())
+    best = np.maximum.accumulate(np.where(np.isfinite(center), center, -np.inf))
+    levels = np.linspace(best[np.isfinite(best)][0], best[-1], LEVELS)
+    places = np.unique(np.searchsorted(best, levels))
+    steps = env_steps if is_agent else at_start(env_steps)
+    return BestSoFar(env_steps=rounded(steps[places]), returns=rounded(best[places]))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from statistics import fmean
+from typing import Final, final
 
 import numpy as np
 
@@ -17,22 +18,27 @@ from esbench.core.json_text import parse_json
 from esbench.core.units import counted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.search_trainer import SearchTrainer
-from esbench.experiment.stored_trainer import evaluate_trial, make_trainer, restore
+from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.gate.baselines import done_cells, freeze_cell
+from esbench.publish.gate.baselines import (
+    OWN_MEAN,
+    FrozenCell,
+    FrozenTrial,
+    done_cells,
+    freeze_cell,
+)
 from esbench.publish.leaderboard.entries import (
-    Curves,
     Entry,
+    EntryCurves,
+    EntryRun,
     as_file,
     checked_entry,
     read_entry,
+    run_summary,
     why_unrepeatable,
 )
-from esbench.publish.leaderboard.more_seeds import with_more_seeds
-from esbench.publish.leaderboard.run_summary import run_summary
 from esbench.results.cell import Cell
-from esbench.results.statistics.curves import on_grid
+from esbench.results.statistics.curves import align, on_grid
 from esbench.results.statistics.estimates import MIN_RUNS
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import only_writer, write_bytes
@@ -41,6 +47,7 @@ from esbench.store.provenance import (
     Origin,
     changes,
     origin_of,
+    place_in,
     provenance,
     user_code_of,
     was_mixed,
@@ -66,7 +73,6 @@ _EXPECTED_TRIAL: Final = (
     "expected a trial whose seed is not for tuning and that others can train again from its "
     "specification alone"
 )
-_TOLERANCE: Final = 1e-9  # another processor may add in another order
 
 
 class SubmitAction(StrEnum):
@@ -114,7 +120,7 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
         cell=frozen,
         runs=tuple(
             run_summary(
-                run.folder.result(), run.curve.totals["env_steps"], run.curve.returns, cell.is_agent
+                run.folder.result(), run.curve.totals["env_steps"], run.curve.returns, run.is_agent
             )
             for run in cell.runs
         ),
@@ -171,8 +177,7 @@ def check_trial(trial: TrialFolder, pool: Engine) -> None:
         if seen != expected:
             raise UsageError(f"{trial.path}: {what} is {seen!r}; expected {expected!r}")
     _check_budget(trial, spec, rows)
-    _check_center(trial, rows, pool)
-    _check_episodes(trial, pool)
+    _check_episodes(trial, spec, pool)
 
 
 def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[GenerationRecord]) -> None:
@@ -190,43 +195,21 @@ def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[Generation
     raise UsageError(f"{trial.path}: {seen}; expected the end at the budget of {budget.env_steps}")
 
 
-def _check_episodes(trial: TrialFolder, pool: Engine) -> None:
+def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> None:
     """Raises UsageError if the final policy does not get the returns that are recorded, here."""
-    if trial.load_checkpoint() is None:
+    if spec.is_agent and trial.load_checkpoint() is None:
         return  # an agent without state_dict
     scored, description = evaluate_trial(trial.path, pool), trial.description()
-    here = origin_of(provenance(trial.spec()))  # now that its environment is registered
+    if scored.identical is None:
+        raise UsageError(
+            f"{trial.path}: the checkpoint is of generation {scored.generation}; expected the last"
+        )
+    here = origin_of(provenance(spec))  # now that its environment is registered
     if not (scored.identical or was_mixed(description) or changes(origin_of(description), here)):
         raise UsageError(
             f"{trial.path}: the final policy scores {scored.score.mean:g} in the held-out episodes "
             f"on the versions and the processor of training; expected {scored.recorded:g} and the "
             "returns in result.json"
-        )
-
-
-def _check_center(trial: TrialFolder, rows: Sequence[GenerationRecord], pool: Engine) -> None:
-    """Raises UsageError if the center of the checkpoint is not where the last row says."""
-    state = trial.load_checkpoint()
-    if state is None:
-        if trial.spec().is_agent:
-            return  # an agent without state_dict
-        raise UsageError(f"{trial.path} has no checkpoint; expected that of the last generation")
-    generation = state["progress"]["generation"]
-    if generation != len(rows):
-        raise UsageError(
-            f"{trial.path}: the checkpoint is of generation {generation}; expected {len(rows)}"
-        )
-    if math.isnan(distance := rows[-1].distance):
-        return
-    with make_trainer(trial.spec(), pool) as trainer:  # nothing is played
-        assert isinstance(trainer, SearchTrainer), "only a search records a distance"
-        start = trainer.center.copy()
-        restore(trainer, trial, state, rows)
-        moved = float(np.linalg.norm(trainer.center - start))
-    if not math.isclose(moved, distance, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-        raise UsageError(
-            f"{trial.path}: the center of the checkpoint is {moved:.9g} from its start; expected "
-            f"{distance:.9g}, as in the last row"
         )
 
 
@@ -255,15 +238,97 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
     return path, content, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
 
 
-def _curves(cell: Cell) -> Curves | None:
+def _curves(cell: Cell) -> EntryCurves | None:
     curves = [run.curve for run in cell.runs]
-    if min(len(run.returns) for run in curves) < 2:
+    if min(len(curve.returns) for curve in curves) < 2:
         return None
-    totals = [run.totals["env_steps"] for run in curves]
+    totals, after = [curve.totals["env_steps"] for curve in curves], cell.is_agent
     name = "center_rank_fraction"
-    ranks = [trial.columns(name)[name] for trial in cell.trials]
-    grid, returns = on_grid(
-        totals, [run.returns for run in curves], CURVE_POINTS, after=cell.is_agent
+    ranks = [run.folder.columns(name)[name] for run in cell.runs]
+    grid, returns = on_grid(totals, [curve.returns for curve in curves], CURVE_POINTS, after=after)
+    _, shares = on_grid(totals, ranks, CURVE_POINTS, after=after)
+    return EntryCurves.rounded(grid, returns, shares)
+
+
+@final
+@dataclass(frozen=True)
+class _Seed:
+    """What an entry has of one seed."""
+
+    trial: FrozenTrial
+    run: EntryRun
+    origin: Origin
+
+    @property
+    def results(self) -> dict[str, float | str | None]:
+        """What training the seed again gives, by name; not its times."""
+        return {
+            "score": self.trial.score,
+            "last digest": self.trial.last_digest,
+            "digest of its episodes": self.run.episodes_digest,
+        }
+
+
+def with_more_seeds(known: Entry, new: Entry) -> Entry:
+    """``known`` with the seeds of ``new`` that it lacks; both have the same specification.
+
+    Raises:
+        UsageError: a seed of both has other results, or the two were made with other user code.
+    """
+    if known.own_code != new.own_code:
+        raise UsageError(
+            f"the user code is {new.own_code}; expected {known.own_code}, as in the file"
+        )
+    before, after = _seeds(known), _seeds(new)
+    for seed in sorted(before.keys() & after.keys()):
+        there = before[seed].results
+        for name, here in after[seed].results.items():
+            if here != there[name]:
+                raise UsageError(
+                    f"seed {seed} has the {name} {here}; expected that of the file, {there[name]}"
+                )
+    seeds = dict(sorted((after | before).items()))
+    origins: list[Origin] = []
+    trials = [
+        each.trial.model_copy(update={"origin": place_in(origins, each.origin)})
+        for each in seeds.values()
+    ]
+    return known.model_copy(
+        update={
+            "cell": _merged_cell(known.cell, trials),
+            "runs": tuple(each.run for each in seeds.values()),
+            "curves": _merged_curves(known, new, list(seeds)),
+            "origins": tuple(origins),
+            "commands": tuple(dict.fromkeys([*known.commands, *new.commands])),
+        }
     )
-    _, shares = on_grid(totals, ranks, CURVE_POINTS, after=cell.is_agent)
-    return Curves.rounded(grid, returns, shares)
+
+
+def _seeds(entry: Entry) -> dict[int, _Seed]:
+    return {
+        trial.seed: _Seed(trial, run, entry.origins[trial.origin])
+        for trial, run in zip(entry.cell.trials, entry.runs, strict=True)
+    }
+
+
+def _merged_cell(known: FrozenCell, trials: list[FrozenTrial]) -> FrozenCell:
+    changed: dict[str, object] = {"trials": tuple(trials)}
+    if known.reference_source == OWN_MEAN:
+        changed["reference_score"] = fmean(t.score for t in trials if t.score is not None)
+    return known.model_copy(update=changed)
+
+
+def _merged_curves(known: Entry, new: Entry, seeds: list[int]) -> EntryCurves | None:
+    """The curves of both, interpolated on the steps that all of them cover."""
+    if known.curves is None or new.curves is None:
+        return None
+    steps, returns, ranks = {}, {}, {}
+    for entry, curves in ((new, new.curves), (known, known.curves)):
+        for seed, own, share in zip(entry.seeds, curves.returns, curves.ranks, strict=True):
+            steps[seed] = np.array(curves.env_steps)
+            returns[seed], ranks[seed] = (np.array(row, np.float64) for row in (own, share))
+    points = min(len(each) for each in steps.values())
+    axes = [steps[seed] for seed in seeds]
+    grid, shown = align(axes, [returns[seed] for seed in seeds], points)
+    _, shares = align(axes, [ranks[seed] for seed in seeds], points)
+    return EntryCurves.rounded(grid, shown, shares)

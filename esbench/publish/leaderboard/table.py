@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from statistics import fmean
 from typing import Any, Final, final
 
 from pydantic_core import to_jsonable_python
@@ -24,7 +23,7 @@ from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.publish.tables.table_notes import seeds_notes, variety_notes
-from esbench.results.statistics.estimates import bootstrap_interval, iqm, normalized
+from esbench.results.statistics.estimates import iqm
 from esbench.store.provenance import Origin
 
 SCORE_NOTE: Final = (
@@ -152,7 +151,7 @@ def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) 
 
 def policy_words(entry: Entry) -> str:
     """The label of a policy, or its template with its layers; "own" for that of an agent."""
-    policy: dict[str, Any] | None = (entry.cell.spec or {})["policy"]
+    policy: dict[str, Any] | None = entry.spec["policy"]
     if entry.cell.policy != DEFAULT_LABEL:
         return entry.cell.policy
     if policy is None:
@@ -167,7 +166,7 @@ def settings_words(entry: Entry) -> str:
 
     The defaults of an agent or a plugin are known only where it is installed.
     """
-    spec: dict[str, Any] = entry.cell.spec or {}
+    spec = entry.spec
     algorithm, policy = spec["algorithm"], spec["policy"]
     played = {key: value for key, value in spec["environment"].items() if key not in _NOT_SETTINGS}
     validation = {key: value for key, value in spec["evaluation"].items() if key == "validation"}
@@ -200,43 +199,35 @@ def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
 
 def _shown(entry: Entry) -> tuple[object, ...]:
     """What tells a row from others without its settings: labels, policy and budget."""
-    return entry.cell.labels, policy_words(entry), _budget(entry)
-
-
-def _budget(entry: Entry) -> int:
-    return int((entry.cell.spec or {})["budget"]["env_steps"])
+    return entry.cell.labels, policy_words(entry), entry.spec["budget"]["env_steps"]
 
 
 def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
-    cell, runs, origins = entry.cell, entry.runs, entry.origins
-    low, high = bootstrap_interval(entry.scores)
-    score = float(iqm(entry.scores))
-    best = [math.nan if run.best_center is None else run.best_center for run in runs]
+    cell, origins = entry.to_cell(), entry.origins
+    low, high = cell.interval
+    best = [math.nan if run.best_center is None else run.best_center for run in entry.runs]
+    source = entry.cell.reference_source
     return LeaderboardRow(
         environment=cell.environment,
-        algorithm=f"{cell.algorithm} #{entry.variant}" if ambiguous else cell.algorithm,
+        algorithm=f"{cell.label} #{entry.variant}" if ambiguous else cell.label,
         policy=cell.policy,
         policy_text=policy_words(entry),
-        score=score,
-        low=float(low),
-        high=float(high),
-        tail=fmean(run.tail for run in runs),
-        one_episode=any(run.one_episode for run in runs),
+        score=cell.score,
+        low=low,
+        high=high,
+        tail=cell.tail,
+        one_episode=cell.variety == "one",
         best_seen=float(iqm(best)),
-        seeds=len(runs),
-        budget=_budget(entry),
-        env_steps=fmean(run.env_steps for run in runs),
-        generations=fmean(run.generations for run in runs),
-        wall_time_s=fmean(run.wall_time_s for run in runs),
-        cpu_time_s=fmean(run.cpu_time_s for run in runs),
+        seeds=len(cell.runs),
+        budget=cell.budget,
+        env_steps=cell.env_steps,
+        generations=cell.mean_cost("generations"),
+        wall_time_s=cell.mean_cost("wall_time_s"),
+        cpu_time_s=cell.mean_cost("cpu_time_s"),
         random_score=cell.random_score,
         reference_score=cell.reference_score,
-        reference_source=cell.reference_source,
-        normalized=(
-            math.nan
-            if cell.reference_source == OWN_MEAN
-            else normalized(score, cell.random_score, cell.reference_score)
-        ),
+        reference_source=source,
+        normalized=math.nan if source == OWN_MEAN else cell.normalized(cell.score),
         commands=entry.commands,
         commits=tuple(dict.fromkeys(origin.git_commit or NONE for origin in origins)),
         hardware=tuple(dict.fromkeys(str(o.hardware.get("cpu", NONE)) for o in origins)),

@@ -20,13 +20,14 @@ from esbench.publish.figures.drawing import Drawing, Size, band_curve, draw_curv
 from esbench.publish.figures.learning_curves import SHARES
 from esbench.publish.figures.style import MARK, Style, assign_styles
 from esbench.publish.gate.baselines import OWN_MEAN
-from esbench.publish.leaderboard.entries import QUANTILES, Entry
+from esbench.publish.leaderboard.entries import QUANTILES, Entry, EntryCurves
 from esbench.publish.leaderboard.suites import Suite
-from esbench.results.statistics.curves import blocks, curve_band
+from esbench.results.statistics.curves import Band, blocks, curve_band
 from esbench.results.statistics.estimates import iqm, normalized
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import FigureBase
 
 COLUMNS: Final = 3
@@ -50,21 +51,19 @@ def suite_drawings(suite: Suite) -> dict[str, Drawing]:
     names = sorted({entry.cell.algorithm for entry in suite.shown})
     styles = assign_styles({name: name for name in names})
     panels = partial(_panels, suite, styles)
+    point = "over seeds, one point per algorithm; dotted: equal"
     drawings = {
         "curves": panels("return of the unperturbed policy", _curves, _over_seeds(suite)),
         "ranks": panels("share of members that beat it", _ranks, _over_seeds(suite)),
     }
     if max(Counter(entry.cell.environment for entry in suite.shown).values()) >= FEWEST_POINTS:
-        drawings["tails"] = panels("mean of the worst tenth", _tails, f"mean {_POINT}")
+        drawings["tails"] = panels("mean of the worst tenth", _tails, f"mean {point}")
         label = "largest mean of five generations"
-        drawings["best-seen"] = panels(label, _best_seen, f"IQM {_POINT}")
+        drawings["best-seen"] = panels(label, _best_seen, f"IQM {point}")
     scaled = [entry for entry in suite.shown if entry.cell.reference_source != OWN_MEAN]
     if profile := profile_of([(_named(e), _normalized(e)) for e in complete(scaled)], styles):
         drawings["profile"] = across_drawing(profile)
     return drawings
-
-
-_POINT: Final = "over seeds, one point per algorithm; dotted: equal"
 
 
 def complete(entries: Sequence[Entry]) -> list[Entry]:
@@ -162,31 +161,39 @@ def _steps_axis(axes: Axes) -> None:
     axes.margins(x=0.02)
 
 
-def _curves(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
+def _bands(
+    axes: Axes,
+    entries: Sequence[Entry],
+    styles: Mapping[str, Style],
+    band_of: Callable[[EntryCurves], Band | None],
+) -> None:
+    """One curve with its interval per entry that has any, against the steps of training."""
     curves = []
     for entry in entries:
-        if entry.curves:
-            name, (returns, _) = entry.cell.algorithm, entry.curves.bands()
-            curves.append(band_curve(name, name, styles[name], returns))
-    draw_curves(axes, curves, OPACITY)
-    _steps_axis(axes)
+        if entry.curves and (band := band_of(entry.curves)):
+            name = entry.cell.algorithm
+            curves.append(band_curve(name, name, styles[name], band))
+    if curves:
+        draw_curves(axes, curves, OPACITY)
+    axes.set_xlabel("environment steps")
+    _few_ticks(axes.xaxis, 3)
+    axes.margins(x=0.02)
+
+
+def _curves(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
+    _bands(axes, entries, styles, lambda curves: curves.bands()[0])
 
 
 def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    curves = []
-    for entry in entries:
-        if entry.curves:
-            values = np.array(entry.curves.ranks, dtype=np.float64)
-            steps = blocks(entry.curves.env_steps, RANK_POINTS)
-            band, name = curve_band(steps, blocks(values, RANK_POINTS)), entry.cell.algorithm
-            if np.isfinite(band.iqm).any():
-                curves.append(band_curve(name, name, styles[name], band))
-    if curves:
-        draw_curves(axes, curves, OPACITY)
+    def band(curves: EntryCurves) -> Band | None:
+        values = np.array(curves.ranks, dtype=np.float64)
+        found = curve_band(blocks(curves.env_steps, RANK_POINTS), blocks(values, RANK_POINTS))
+        return found if np.isfinite(found.iqm).any() else None
+
+    _bands(axes, entries, styles, band)
     axes.axhline(0.5, **MARK)
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks(*SHARES)
-    _steps_axis(axes)
 
 
 def _tails(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
@@ -214,12 +221,17 @@ def _best_seen(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]
     axes.set_xlabel("final score")
 
 
+def _few_ticks(axis: Axis, most: int) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most))
+    axis.set_major_formatter(EngFormatter(sep=""))
+
+
 def _scatter(
     axes: Axes, points: Mapping[str, tuple[float, float]], styles: Mapping[str, Style]
 ) -> None:
     """Points with the styles of their names, and the line on which both numbers are equal."""
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
     for name, (x, y) in points.items():
         style = styles[name]
         axes.plot(
@@ -239,6 +251,5 @@ def _scatter(
     both = min(limits) - margin, max(limits) + margin
     axes.set(xlim=both, ylim=both)
     axes.axline((0, 0), slope=1, **MARK)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(EngFormatter(sep=""))
+    _few_ticks(axes.xaxis, 4)
+    _few_ticks(axes.yaxis, 4)
