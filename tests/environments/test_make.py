@@ -72,9 +72,9 @@ def _box(low: float, high: float) -> spaces.Box:
 def test_an_environment_with_impossible_spaces_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, space: gymnasium.Space[object], fact: str
 ) -> None:
-    monkeypatch.setattr("hostile_code.wrong_space", lambda way: space)
+    monkeypatch.setattr(Goal, name, space)
     with pytest.raises(UserCodeError, match=f"{name} .*{fact}"):
-        make_environment("hostile_code:Spaces-nothing-v0", {"space": name})
+        make_environment("esbench-test/Goal-v0", {"goal": [0.0]})
 
 
 class Goal(gymnasium.Env[Any, Any]):
