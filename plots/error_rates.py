@@ -24,7 +24,7 @@ from esbench.core.seeding import Purpose, stream
 from esbench.results.sources import read_folder
 from esbench.results.statistics import estimates
 from esbench.results.statistics.estimates import (
-    Statistic,
+    StrataStatistic,
     bootstrap_interval,
     iqm,
     normalized,
@@ -155,7 +155,7 @@ def score_coverage_table() -> list[str]:
 
 
 def bca_interval(
-    statistic: Statistic, strata: Sequence[Floats], resamples: int
+    statistic: StrataStatistic, strata: Sequence[Floats], resamples: int
 ) -> tuple[float, float]:
     """SciPy's bias-corrected and accelerated interval, of the same resamples.
 

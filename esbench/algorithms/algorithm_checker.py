@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from esbench.algorithms.base import Algorithm, require_algorithm
 from esbench.algorithms.search_settings import AlgorithmSettings
-from esbench.core.arrays import TENSOR, Matrix, Vector, with_arrays, without_arrays
+from esbench.core.arrays import TENSOR, Matrix, Shapes, Vector, with_arrays, without_arrays
 from esbench.core.errors import (
     USER_CODE_ERRORS,
     TrainingError,
@@ -23,7 +24,8 @@ from esbench.core.population import Population
 from esbench.core.settings import parse
 
 SEED: Final = 1
-NUM_PARAMS: Final = 6
+NUM_PARAMS: Final = 6  # in place of more than MOST_PARAMS
+MOST_PARAMS: Final = 1_000
 TELLS: Final = 12
 RESTORED: Final = (0, 1, 9)  # tells before which a copy is restored: many states are empty at first
 MOST_MEMBERS: Final = 10_000  # a larger population is not evaluated
@@ -56,19 +58,28 @@ def check_algorithm(cls: type[Algorithm[Any]], **settings: Any) -> None:
 
 
 def check_search(
-    cls: type[Algorithm[Any]], settings: AlgorithmSettings, knows_start: bool = True
+    cls: type[Algorithm[Any]],
+    settings: AlgorithmSettings,
+    shapes: Shapes = ((2, 2), (2,)),
+    knows_start: bool = True,
 ) -> None:
-    """Check an algorithm with its validated settings; errors as ``check_algorithm``.
+    """Check an algorithm with validated settings, on tensors of ``shapes`` unless they are large.
 
-    ``knows_start`` is whether a resumed search is made with the center that it began with.
+    ``knows_start`` is whether a resumed search is made with the center that it began with. Errors
+    as ``check_algorithm``.
     """
     given = (getattr(settings, name, None) for name in ("center_init", "sigma", "sigma_min"))
-    size = next((len(value) for value in given if isinstance(value, tuple)), NUM_PARAMS)
-    shapes = ((2, 2), (2,)) if size == NUM_PARAMS else ((size,),)
+    one_each = next((len(value) for value in given if isinstance(value, tuple)), None)
+    size = sum(map(math.prod, shapes))
+    if size > MOST_PARAMS or one_each not in {None, size}:
+        size = one_each or NUM_PARAMS
+        shapes = ((size,),)
     restart = np.zeros(size) if knows_start else np.ones(size)
     with as_training_errors():
         algorithm = cls(settings, np.zeros(size), SEED, shapes)
         for told in range(TELLS):
+            if algorithm.population_size > MOST_MEMBERS:
+                return
             population = algorithm._ask()
             members = _members(cls, population, size)
             twin = _restored(algorithm, restart) if told in RESTORED else None
@@ -80,8 +91,6 @@ def check_search(
             if twin is not None:
                 twin.tell(twin.ask(), returns, behaviors)
                 _require_same_state(algorithm, twin)
-            if algorithm.population_size > MOST_MEMBERS:
-                return
 
 
 def _members(cls: type, population: object, num_params: int) -> Matrix:

@@ -216,7 +216,8 @@ class SearchTrainer(Trainer):
         if self.progress.generation == 0 and not is_builtin(type(self.algorithm)):
             # A resumed trainer does not read ``spec.init_from`` again.
             knows_start = self.spec.init_from is None
-            check_search(type(self.algorithm), self.algorithm.settings, knows_start)
+            algorithm = self.algorithm
+            check_search(type(algorithm), algorithm.settings, algorithm.shapes, knows_start)
         while not self._is_spent(limit):
             self._evaluator.prepare()  # loading is not part of the time of training
             self._counted = self._clocks()

@@ -32,7 +32,7 @@ FIRST_DIGESTS: Final = 5  # generations whose digests tell where two runs part
 
 @final
 @dataclass(frozen=True, eq=False)
-class Curve:
+class TrainingCurve:
     """What training had spent after each generation, and the return of its unperturbed policy.
 
     ``totals`` are [generations] by the names of ``COSTS``, ``returns`` are [generations].
@@ -122,11 +122,13 @@ class Run:
         return tail_mean([math.nan if value is None else value for value in self.returns])
 
     @cached_property
-    def curve(self) -> Curve:
+    def curve(self) -> TrainingCurve:
         """The curve of training."""
         columns = self.folder.columns(*COSTS, "center_return")
         returns = columns.pop("center_return")
-        return Curve({name: each.astype(np.float64) for name, each in columns.items()}, returns)
+        return TrainingCurve(
+            {name: each.astype(np.float64) for name, each in columns.items()}, returns
+        )
 
     @cached_property
     def digests(self) -> tuple[tuple[str, ...], str | None]:

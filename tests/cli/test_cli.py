@@ -465,8 +465,9 @@ def test_an_option_with_one_value_is_given_once(esbench: Run) -> None:
     assert (code, out) == (2, "")
     assert "--seeds" in error
     # These can be repeated.
-    code, _, error = esbench("status", "quick", "--env", "CartPole-v1", "--env", "Acrobot-v1")
+    code, out, error = esbench("status", "quick", "--env", "CartPole-v1", "--env", "Swimmer-v5")
     assert (code, error) == (0, "")
+    assert {"CartPole-v1", "Swimmer-v5"} <= {*out.split()}
 
 
 def test_an_interrupted_command_says_so(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -427,6 +427,9 @@ def test_rows_are_sorted_and_filtered(board: Path, path: Path, rewrite: Rewrite)
     assert [row.budget for row in rows] == [7, 600]
     assert [row.algorithm for row in rows] == ["openai_es"] * 2  # budgets tell them apart
     assert rows[0].score == pytest.approx(rows[1].score + 5)
+    runs = entries[0].runs
+    assert rows[0].env_steps == np.mean([run.env_steps for run in runs])
+    assert rows[0].tail == pytest.approx(np.mean([run.tail for run in runs]))
     with pytest.raises(UsageError, match="openai_es"):
         selected(entries, algorithms=["openai_is"])
     assert path.read_bytes() == kept

@@ -15,7 +15,7 @@ from esbench.results.statistics.estimates import (
     PROFILE_RESAMPLES,
     RESAMPLES,
     STRATIFIED_RESAMPLES,
-    Statistic,
+    StrataStatistic,
     bootstrap_interval,
     hedges_g,
     improvement_interval,
@@ -180,7 +180,9 @@ def test_hedges_g_by_hand() -> None:
 # Intervals
 
 
-def scipys(strata: list[np.ndarray], statistic: Statistic, resamples: int) -> tuple[float, float]:
+def scipys(
+    strata: list[np.ndarray], statistic: StrataStatistic, resamples: int
+) -> tuple[float, float]:
     """SciPy's interval of the same resamples."""
     low, high = scipy.stats.bootstrap(
         strata,

@@ -186,7 +186,7 @@ def _all_resamples(size: int) -> tuple[Ints, Ints]:
     return runs, weights
 
 
-Statistic: TypeAlias = Callable[..., Floats]
+StrataStatistic: TypeAlias = Callable[..., Floats]
 """Takes strata [..., runs], gives [...]."""
 
 STRATIFIED_RESAMPLES: Final = 9_999
@@ -311,7 +311,9 @@ def hedges_g(first: Floats, second: Floats) -> float:
 
 
 def stratified_interval(
-    statistic: Statistic, strata: Sequence[npt.ArrayLike], resamples: int = STRATIFIED_RESAMPLES
+    statistic: StrataStatistic,
+    strata: Sequence[npt.ArrayLike],
+    resamples: int = STRATIFIED_RESAMPLES,
 ) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of a statistic; runs are drawn within each stratum.
 
