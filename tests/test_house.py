@@ -8,7 +8,7 @@ from collections import Counter
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 
@@ -62,12 +62,17 @@ BASES = {base for cls in CLASSES for base in cls.__mro__[1:]}
 
 def test_a_class_is_an_abstract_base_or_final() -> None:
     for cls in CLASSES:
-        if issubclass(cls, Enum):
+        if is_typeddict(cls) or issubclass(cls, Enum):
             continue  # Python makes an enumeration with members final
         if issubclass(cls, BaseException) and cls in BASES:
             continue  # an exception is caught by its base class, which is raised too
         assert is_abstract(cls) != is_final(cls), cls
         assert not (is_final(cls) and cls in BASES), cls
+
+
+def test_a_file_name_is_used_once() -> None:
+    names = Counter(path.name for path in FILES if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_no_concrete_method_is_overridden() -> None:

@@ -1,6 +1,6 @@
 """What functions tell while they work: lines on standard output, warnings on standard error.
 
-The command line passes a ``Display`` of its own, which draws in the terminal.
+The command line passes a display of its own, which draws in the terminal.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import contextlib
 import math
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, final
 
 from esbench.core.escape import printable
 from esbench.core.units import NONE, counted, format_duration, format_number, format_steps
@@ -48,8 +49,29 @@ COLUMNS: Final = {
 }
 
 
-class Display:
-    """Lines of text; a subclass shows the same in a terminal."""
+class Display(ABC):
+    """Where functions tell what they do."""
+
+    @abstractmethod
+    def say(self, *lines: str) -> None:
+        """Print lines on standard output."""
+
+    @abstractmethod
+    def working(self, what: str) -> contextlib.AbstractContextManager[Tell]:
+        """Show that something takes a while; what is given tells how far it is."""
+
+    @abstractmethod
+    def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> GridProgress:
+        """The progress of that many trials."""
+
+    def warn(self, text: str) -> None:
+        """Print a message on standard error."""
+        complain(text)
+
+
+@final
+class PlainDisplay(Display):
+    """Lines of text."""
 
     def say(self, *lines: str) -> None:
         """Print lines on standard output."""
@@ -57,18 +79,13 @@ class Display:
             sys.stdout.write(f"{printable(line)}\n")
         sys.stdout.flush()
 
-    def warn(self, text: str) -> None:
-        """Print a message on standard error."""
-        complain(text)
-
-    @contextlib.contextmanager
-    def working(self, what: str) -> Iterator[Tell]:
-        """Show that something takes a while; what is given tells how far it is."""
-        yield lambda _: None
+    def working(self, what: str) -> contextlib.AbstractContextManager[Tell]:
+        """Show nothing."""
+        return contextlib.nullcontext(lambda _: None)
 
     def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> GridProgress:
         """The progress of that many trials."""
-        return GridProgress(self, trials, quiet, warns)
+        return PlainProgress(self, trials, quiet, warns)
 
 
 def complain(text: str) -> None:
@@ -76,6 +93,7 @@ def complain(text: str) -> None:
     sys.stderr.write(f"esbench: {printable(text)}\n")
 
 
+@final
 @dataclass
 class TrialProgress:
     """A running trial.
@@ -147,20 +165,19 @@ class TrialProgress:
         return f"{values}  {self.activity}".rstrip()
 
 
-class GridProgress:
+class GridProgress(ABC):
     """A context manager and a ``GridWatcher``.
 
     It prints a line when a trial starts, when it ends and every ten seconds; ``quiet`` prints only
     the lines of ended trials. ``warns`` is whether it names budgets of few generations.
     """
 
-    is_live = False  # whether what changes is drawn again and again in a terminal
     now: Callable[[], float] = staticmethod(time.monotonic)
 
-    def __init__(self, display: Display, trials: int, quiet: bool, warns: bool) -> None:
-        self.display = display
+    def __init__(self, trials: int, quiet: bool, warns: bool, is_live: bool = False) -> None:
         self.trials = trials
         self.quiet = quiet
+        self.is_live = is_live  # whether what changes is drawn again and again in a terminal
         self.outcomes: list[Outcome] = []
         self.running: dict[str, TrialProgress] = {}  # by name
         self._warns = warns and not quiet
@@ -171,27 +188,24 @@ class GridProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.running.clear()
 
+    @abstractmethod
     def show(self, mark: Mark, name: str, text: str) -> None:
         """Print a line about a trial."""
-        self.say(f"{mark:<5} {self.padded(name)} {text}")
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """Print a line that begins with no mark."""
+
+    @abstractmethod
+    def show_warning(self, text: str) -> None:
+        """Print a warning."""
 
     def padded(self, name: str) -> str:
         """The name of a trial in the width of the longest so far, so that the lines align."""
         self._name_width = max(self._name_width, len(name))
         return f"{name:<{self._name_width}}"
-
-    def say(self, text: str) -> None:
-        """Print a line that begins with no mark."""
-        self.display.say(text)
-
-    def show_warning(self, text: str) -> None:
-        """Print a warning."""
-        self.say(text)
-
-    def changed(self) -> None:
-        """Called when something about the running trials has changed."""
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial starts or resumes."""
@@ -213,7 +227,6 @@ class GridProgress:
             number = len(self.outcomes) + len(self.running)
             suffix = f" ({note})" if note else ""
             self.say(f"[{number}/{self.trials}] {trial.name}{suffix}")
-        self.changed()
 
     def generation_done(self, trial: Trial, record: GenerationRecord) -> None:
         """A generation was recorded."""
@@ -251,7 +264,6 @@ class GridProgress:
         self._advanced(one)
 
     def _advanced(self, one: TrialProgress) -> None:
-        self.changed()
         if not (self.quiet or self.is_live) and self.now() - one.printed >= PLAIN_SECONDS:
             one.printed = self.now()
             self.show("run", one.name, one.line())
@@ -281,7 +293,27 @@ class GridProgress:
             steps, seconds = format_steps(one.steps), self.now() - one.began
             detail = f"{detail:<15} {steps:>6} steps  {generations:>16}  {seconds:6.1f} s"
         self.show(mark, trial.name, detail)
-        self.changed()
+
+
+@final
+class PlainProgress(GridProgress):
+    """The progress as lines of text."""
+
+    def __init__(self, display: Display, trials: int, quiet: bool, warns: bool) -> None:
+        super().__init__(trials, quiet, warns)
+        self._display = display
+
+    def show(self, mark: Mark, name: str, text: str) -> None:
+        """Print a line about a trial."""
+        self.say(f"{mark:<5} {self.padded(name)} {text}")
+
+    def say(self, text: str) -> None:
+        """Print a line that begins with no mark."""
+        self._display.say(text)
+
+    def show_warning(self, text: str) -> None:
+        """Print a warning."""
+        self.say(text)
 
 
 def shown_return(record: GenerationRecord) -> float:

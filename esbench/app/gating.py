@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from esbench.app.display import Display
+from esbench.app.display import Display, PlainDisplay
 from esbench.app.options import Statistic, texts
 from esbench.app.reading import LEADERBOARD
 from esbench.app.training import train
@@ -121,7 +121,7 @@ def check(
     from esbench.store.outputs import write_bytes
 
     show, root, file = (
-        display or Display(),
+        display or PlainDisplay(),
         as_path("folder", folder),
         as_path("baseline", baseline),
     )
@@ -195,7 +195,7 @@ def verify(
     from esbench.publish.reproduce import reproduce, stored_trials
     from esbench.publish.verification import sentences
 
-    show, place = display or Display(), as_path("leaderboard", leaderboard)
+    show, place = display or PlainDisplay(), as_path("leaderboard", leaderboard)
     what = place if trial is None else as_path("trial", trial)
     if trial is not None and not what.exists():
         raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {_expected(what, place)}")
@@ -278,7 +278,7 @@ def submit(
     from esbench.publish.leaderboard.submit import cautions
     from esbench.publish.leaderboard.submit import submit as write_files
 
-    show = display or Display()
+    show = display or PlainDisplay()
     written = write_files(as_path("folder", folder), as_path("out", out))
     for path, action in written.items():
         show.say(f"{action}: {path}")

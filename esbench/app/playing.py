@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from esbench.app.display import Display
+from esbench.app.display import Display, PlainDisplay
 from esbench.app.options import Which
 from esbench.core.errors import EsbenchError, require_choice, require_integer
 from esbench.core.files import as_path
@@ -155,7 +155,7 @@ def render(
     Examples:
         >>> esbench.render("results/runs/a/Hopper-v5/ars/seed-0", out="hop.mp4")  # doctest: +SKIP
     """
-    found = renderings(Display(), trial, episode, generation, which, out, max_steps, every)
+    found = renderings(PlainDisplay(), trial, episode, generation, which, out, max_steps, every)
     return [each for _, each in found if not isinstance(each, EsbenchError)]
 
 
@@ -211,6 +211,6 @@ def export(
 
     folder = as_path("trial", trial)
     file = folder / "policy.pt2" if out is None else as_path("out", out)
-    with (display or Display()).working(f"exporting {file}"):
+    with (display or PlainDisplay()).working(f"exporting {file}"):
         about = export_policy(load_policy(folder, generation, which), file)
     return {**about, "file": file}

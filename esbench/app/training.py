@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, Unpack, final
 
-from esbench.app.display import Display
+from esbench.app.display import Display, PlainDisplay
 from esbench.app.options import (
     GridLike,
     GridOptions,
@@ -98,7 +98,9 @@ def run(
         at_once = 1
     root, trials = open_trials(grid, options, keep, record is not None)
     trackers = {name: make_tracker(name, root) for name in texts("track", track)}
-    train(display or Display(), trials, chosen, at_once, quiet, callbacks, trackers, root, limits)
+    train(
+        display or PlainDisplay(), trials, chosen, at_once, quiet, callbacks, trackers, root, limits
+    )
     frame = scores_of(
         (
             ({**trial.labels, "seed": trial.spec.seed}, trial.folder)
@@ -203,7 +205,7 @@ def plan(
     from esbench.bench.grid_cost import costs, costs_on
     from esbench.experiment.run_grid import layout_of
 
-    show = display or Display()
+    show = display or PlainDisplay()
     root, trials = open_trials(grid, options)
     workers = options.get("workers")
     with engine_choice(options).open() as pool:
@@ -342,7 +344,11 @@ def tune(
     from esbench.tuning.study import RUNGS, Search, open_studies
     from esbench.tuning.summary import summarize, write_best
 
-    show, workers, at_once = display or Display(), options.get("workers"), options.get("at_once")
+    show, workers, at_once = (
+        display or PlainDisplay(),
+        options.get("workers"),
+        options.get("at_once"),
+    )
     require_integer("trials", trials, 1, MOST)
     require_integer("sampler_seed", sampler_seed, 0, MOST)
     typed, source = compose(grid, options)

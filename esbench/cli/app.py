@@ -210,6 +210,7 @@ def _option(
     )
 
 
+@final
 class _Names(dict[str, Any]):
     """Names of types; those that are not imported at run time can be anything."""
 

@@ -101,7 +101,7 @@ class Terminal(Display):
 
     def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> TerminalProgress:
         """The progress of that many trials."""
-        self.progress = TerminalProgress(self, make_console(), trials, quiet, warns)
+        self.progress = TerminalProgress(make_console(), trials, quiet, warns)
         return self.progress
 
 

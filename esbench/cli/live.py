@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from esbench.app.display import COLUMNS, Display, GridProgress, Mark, TrialProgress
+from esbench.app.display import COLUMNS, GridProgress, Mark, TrialProgress
 from esbench.core.units import counted
 
 STYLES: Final[dict[Mark, str]] = {
@@ -32,12 +32,9 @@ ACTIVITY_WIDTH: Final = 14  # "scoring 17/100"
 class TerminalProgress(GridProgress):
     """The progress in colors; in a terminal, also a bar of the grid and a table of its trials."""
 
-    def __init__(
-        self, display: Display, console: Console, trials: int, quiet: bool, warns: bool
-    ) -> None:
-        super().__init__(display, trials, quiet, warns)
+    def __init__(self, console: Console, trials: int, quiet: bool, warns: bool) -> None:
+        super().__init__(trials, quiet, warns, is_live=console.is_terminal and not quiet)
         self.console = console
-        self.is_live = console.is_terminal and not quiet
         self._live = Live(
             console=console,
             transient=True,

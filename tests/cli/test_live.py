@@ -9,7 +9,7 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
 
-from esbench.app.display import Display, few_generations
+from esbench.app.display import few_generations
 from esbench.cli.live import TerminalProgress
 from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
@@ -32,7 +32,7 @@ class Screen:
             force_terminal=terminal,
             color_system=None,
         )
-        self.display = TerminalProgress(Display(), self.console, 3, quiet, warns)
+        self.display = TerminalProgress(self.console, 3, quiet, warns)
         self.display.now = lambda: self.now
 
     def play(self, trial: Trial, returns: list[float], steps: int = 100) -> Callable[[], None]:
