@@ -3,17 +3,11 @@
 The public names are listed in ``__init__.pyi`` and imported when they are first used.
 """
 
-import importlib
-import sys
-
 import lazy_loader
 
-from esbench.core import moved
+from esbench.core import import_hooks
 
 __version__ = "0.3.0"
 
-moved.install()
+import_hooks.install()
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-if "gymnasium" in sys.modules:  # and so for gymnasium.make("esbench:esbench/Pong-v5")
-    importlib.import_module("esbench.environments.registration")

@@ -4,12 +4,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from command_line import Run
+from command_line import Run, finished
 
-from esbench.core import moved
+from esbench.core import import_hooks
 
 TABLE: dict[str, str] = json.loads(
-    Path(moved.__file__).with_name("moved_modules.json").read_text(encoding="utf-8")
+    Path(import_hooks.__file__).with_name("moved_modules.json").read_text(encoding="utf-8")
 )
 
 
@@ -35,3 +35,14 @@ def test_own_code_with_an_old_import_is_refused_with_the_new_name(
     assert code == 2
     assert "esbench.algorithms.search_settings" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("modules", ["esbench, gymnasium", "gymnasium, esbench"])
+def test_gymnasium_knows_the_environments_in_either_order_of_imports(modules: str) -> None:
+    code = f"import {modules}; print(gymnasium.make('esbench/Sphere-v0').action_space.shape)"
+    assert finished("-W", "ignore", "-c", code) == (0, "(10,)\n", "")
+
+
+def test_importing_esbench_does_not_import_gymnasium() -> None:
+    code = "import esbench, sys; print('gymnasium' in sys.modules)"
+    assert finished("-c", code) == (0, "False\n", "")
