@@ -13,10 +13,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent.parent / "esbench"
 TARGET = HERE.parent / "development" / "structure.html"
-# Single modules at the top of the package that have no place in a folder.
-BASE = "base modules"
-OWN_BOX = {"api", "commands"}
-LEFT_OUT = {"__init__", "__main__"}
 WIDTH, HEIGHT, ACROSS, DOWN = 118, 44, 24, 46
 STYLE = """
 .structure rect { fill: var(--color-background-secondary); stroke: var(--color-brand-primary); }
@@ -65,21 +61,14 @@ def imports(package: Path) -> tuple[Graph, dict[str, int]]:
     graph: Graph = {}
     lines: dict[str, int] = {}
     for path in sorted(package.rglob("*.py")):
-        owner = box_of(path.relative_to(package).with_suffix("").parts[0], package)
-        if not owner:
+        owner = path.relative_to(package).parts[0]
+        if owner == path.name:  # a module at the top
             continue
         text = path.read_text(encoding="utf-8")
         lines[owner] = lines.get(owner, 0) + text.count("\n")
-        targets = {box_of(name, package) for name in imported(text, package.name)}
-        graph.setdefault(owner, set()).update(targets - {"", owner})
+        targets = {name for name in imported(text, package.name) if (package / name).is_dir()}
+        graph.setdefault(owner, set()).update(targets - {owner})
     return graph, lines
-
-
-def box_of(name: str, package: Path) -> str:
-    """The box that a folder or module at the top of the package is drawn in; empty for none."""
-    if name in LEFT_OUT:
-        return ""
-    return name if (package / name).is_dir() or name in OWN_BOX else BASE
 
 
 def imported(text: str, package: str) -> Iterator[str]:

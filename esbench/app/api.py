@@ -38,22 +38,41 @@ if TYPE_CHECKING:
 
 
 def list_algorithms() -> list[str]:
-    """The names of the registered algorithms, plugins included."""
+    """The names of the registered algorithms, plugins included.
+
+    Examples:
+        >>> "csa_es" in esbench.list_algorithms()
+        True
+    """
     return ALGORITHMS.names()
 
 
 def list_agents() -> list[str]:
-    """The names of the registered agents, such as "ppo", plugins included."""
+    """The names of the registered agents, such as "ppo", plugins included.
+
+    Examples:
+        >>> agents = esbench.list_agents()
+    """
     return AGENTS.names()
 
 
 def list_environments() -> list[str]:
-    """The names of the benchmark environments; any Gymnasium environment works too."""
+    """The names of the benchmark environments; any Gymnasium environment works too.
+
+    Examples:
+        >>> "HalfCheetah-v5" in esbench.list_environments()
+        True
+    """
     return environment_names()
 
 
 def list_policies() -> list[str]:
-    """The names of the registered policy templates, plugins included."""
+    """The names of the registered policy templates, plugins included.
+
+    Examples:
+        >>> "linear" in esbench.list_policies()
+        True
+    """
     return POLICIES.names()
 
 
@@ -80,6 +99,11 @@ def make_algorithm(
 
     Raises:
         UsageError: an unknown name or setting, or a wrong value.
+
+    Examples:
+        >>> algorithm = esbench.make_algorithm("csa_es", num_params=3, seed=0)
+        >>> population = algorithm.ask()
+        >>> algorithm.tell(population, -(population.members() ** 2).sum(axis=1))
     """
     require_integer("num_params", num_params, 1, MOST_PARAMS)
     require_integer("seed", seed, 0, MOST_SEED)
@@ -168,6 +192,11 @@ def make_trainer(
     Raises:
         UsageError: an unknown name, key or a wrong value; or the folder of the trial holds another
             specification, or is in use.
+
+    Examples:
+        >>> with esbench.make_trainer("snes", env="CartPole-v1", workers=1) as trainer:
+        ...     trainer.train(env_steps=500)
+        ...     score = trainer.evaluate(episodes=2)
     """
     from esbench.engine.engine import Engine
     from esbench.engine.worker_pool import WorkerPool

@@ -49,7 +49,7 @@ def baseline(
             file exists.
 
     Examples:
-        >>> esbench.baseline("out", out="baseline.json")  # doctest: +SKIP
+        >>> frozen = esbench.baseline("out", out="baseline.json", replace=True)
     """
     from esbench.publish.gate.baselines import freeze, write_baseline
     from esbench.store.provenance import command
@@ -109,7 +109,8 @@ def check(
         TrainingError: seeds could not be trained.
 
     Examples:
-        >>> esbench.check("out", baseline="baseline.json").exit_code  # doctest: +SKIP
+        >>> esbench.check("out", baseline="frozen.json").exit_code
+        0
     """
     from esbench.core.units import counted
     from esbench.experiment.engines import EngineChoice
@@ -187,7 +188,8 @@ def verify(
             specification.
 
     Examples:
-        >>> esbench.verify("results/runs/quick")[0].outcome  # doctest: +SKIP
+        >>> (report,) = esbench.verify("out/CartPole-v1/snes/seed-0")
+        snes on CartPole-v1: identical: 1 trial, every digest and score
     """
     from esbench.core.settings import MOST
     from esbench.core.units import format_steps
@@ -303,7 +305,7 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
             folder has no trial. Nothing is written.
 
     Examples:
-        >>> esbench.merge(["out-laptop", "out-server"], out="out")  # doctest: +SKIP
+        >>> joined = esbench.merge(["out"], out="joined")
     """
     from esbench.store.merge import merge as join
 

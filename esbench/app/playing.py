@@ -36,8 +36,9 @@ def load_policy(
             without a best policy.
 
     Examples:
-        >>> policy = esbench.load_policy("results/runs/a/CartPole-v1/ars/seed-0")  # doctest: +SKIP
-        >>> action = policy(observation)  # doctest: +SKIP
+        >>> import numpy
+        >>> policy = esbench.load_policy("out/CartPole-v1/snes/seed-0")
+        >>> action = policy.act(numpy.zeros(4, numpy.float32))
     """
     from esbench.core.settings import MOST
     from esbench.engine.worker_pool import WorkerPool
@@ -82,7 +83,7 @@ def evaluate(
         UsageError: the folder holds no trial, or one without that checkpoint or a best policy.
 
     Examples:
-        >>> (score,) = esbench.evaluate("results/runs/a/Hopper-v5/ars/seed-0")  # doctest: +SKIP
+        >>> (score,) = esbench.evaluate("out/CartPole-v1/snes/seed-0", episodes=5)
     """
     return dict(evaluations(trial, episodes, generation, which, every, workers))
 
@@ -153,7 +154,7 @@ def render(
         UsageError: the folder holds no trial, or the file cannot be written.
 
     Examples:
-        >>> esbench.render("results/runs/a/Hopper-v5/ars/seed-0", out="hop.mp4")  # doctest: +SKIP
+        >>> film = esbench.render("out/CartPole-v1/snes/seed-0", out="film.mp4", max_steps=20)
     """
     found = renderings(PlainDisplay(), trial, episode, generation, which, out, max_steps, every)
     return [each for _, each in found if not isinstance(each, EsbenchError)]
@@ -205,7 +206,7 @@ def export(
             written.
 
     Examples:
-        >>> esbench.export("results/runs/a/Hopper-v5/ars/seed-0")["file"]  # doctest: +SKIP
+        >>> about = esbench.export("out/CartPole-v1/snes/seed-0")
     """
     from esbench.experiment.trained_policy import export_policy
 

@@ -59,7 +59,8 @@ def table(
             than two values.
 
     Examples:
-        >>> esbench.table("results/runs/quick")  # doctest: +SKIP
+        >>> sorted(esbench.table("out")["algorithm"])
+        ['openai_es', 'snes']
     """
     from esbench.publish.tables.score_table import score_frame, wide_frame
 
@@ -115,7 +116,7 @@ def compare(
             or the sides share no environment.
 
     Examples:
-        >>> esbench.compare("cma_es", "openai_es", folder="out")  # doctest: +SKIP
+        >>> pairs = esbench.compare("snes", "openai_es", folder="out")
     """
     from esbench.publish.tables.comparison_table import comparison_frame
 
@@ -153,7 +154,7 @@ def efficiency(
         UsageError: there is no trial, one is not readable, or a target is no number.
 
     Examples:
-        >>> esbench.efficiency("results/runs/quick", target="CartPole-v1=475")  # doctest: +SKIP
+        >>> costs = esbench.efficiency("out", target="CartPole-v1=30")
     """
     import pandas as pd
 
@@ -199,7 +200,7 @@ def plot(
             small.
 
     Examples:
-        >>> esbench.plot("results/runs/quick").savefig("quick.pdf")  # doctest: +SKIP
+        >>> esbench.plot("out").savefig("curves.pdf")
     """
     from esbench.publish.figures.write_figures import combined_figure
 
@@ -239,7 +240,7 @@ def diagnose(path: str | Path) -> list[Diagnosis]:
         UsageError: there is no trial, or one cannot be read.
 
     Examples:
-        >>> [trial.level for trial in esbench.diagnose("results/runs/quick")]  # doctest: +SKIP
+        >>> levels = [trial.level for trial in esbench.diagnose("out")]
     """
     from esbench.publish.diagnosis import diagnose as found
 
@@ -261,7 +262,7 @@ def report(folder: str | Path, *, out: str | Path | None = None, title: str | No
         UsageError: there is no trial, one is not readable, or the file cannot be written.
 
     Examples:
-        >>> esbench.report("results/runs/quick", out="report.html")  # doctest: +SKIP
+        >>> page = esbench.report("out", out="report.html")
     """
     from esbench.publish.html.report import write_report
 
