@@ -184,8 +184,14 @@ def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], word
         (lambda out: esbench.table(out, wide="no"), "wide = 'no'"),
         (lambda out: esbench.table(out, by=["sigma"]), r"by = \['sigma'\]"),
         (lambda out: esbench.merge("missing", out=out), "'missing'"),
-        (lambda out: esbench.run(GRID, out=out, set="seeds=[0]"), "set: expected overrides"),
-        (lambda out: esbench.compare("a", "b", in_=out), "in_: expected folder"),
+        (
+            lambda out: esbench.run(GRID, out=out, set="seeds=[0]"),  # type: ignore[call-arg]
+            "set: expected overrides",
+        ),
+        (
+            lambda out: esbench.compare("a", "b", in_=out),  # type: ignore[call-arg]
+            "in_: expected folder",
+        ),
     ],
 )
 def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str) -> None:

@@ -37,13 +37,13 @@ WORST: dict[str, tuple[float | None, ...]] = {
 
 
 @cache
-def reached(name: str, function: str) -> list[float]:
+def reached(name: str, function: str, num_params: int = P) -> list[float]:
     """Return the values of the last centers of all seeds."""
     values = []
     for seed in SEEDS:
-        start = np.random.default_rng(seed).standard_normal(P)
+        start = np.random.default_rng(seed).standard_normal(num_params)
         algorithm = esbench.make_algorithm(
-            name, num_params=P, seed=seed, center_init=start, **SETTINGS[name]
+            name, num_params=num_params, seed=seed, center_init=start, **SETTINGS[name]
         )
         evaluations = 0
         while evaluations < EVALUATIONS:
@@ -69,7 +69,8 @@ def test_the_worst_seed_reaches_a_known_value(name: str, function: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({*WORST} - {"random_search"}))
 def test_every_algorithm_beats_random_search(name: str) -> None:
-    assert max(reached(name, "sphere")) < min(reached("random_search", "sphere"))
+    """In ten dimensions; in fewer, random search is lucky."""
+    assert max(reached(name, "sphere", 10)) < min(reached("random_search", "sphere", 10))
 
 
 @pytest.mark.parametrize("full", ["xnes", "cma_es"])
@@ -77,7 +78,7 @@ def test_every_algorithm_beats_random_search(name: str) -> None:
 def test_a_full_covariance_beats_a_separable_one(full: str, separable: str) -> None:
     values = (reached(name, "rotated_ellipsoid") for name in (full, separable))
     full_values, separable_values = values
-    assert np.median(full_values) < 1e-3 * np.median(separable_values)
+    assert max(full_values) < 1e-3 * min(separable_values)
 
 
 @pytest.mark.parametrize("name", sorted({*WORST} - {"random_search"}))

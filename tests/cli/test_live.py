@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
 from esbench.app.display import few_generations
 from esbench.cli.live import TerminalProgress
@@ -207,9 +209,11 @@ def test_the_bar_counts_the_running_trials(tmp_path: Path) -> None:
     screen.display.trial_started(second, 0)
     for record in make_records([1.0] * 4):
         screen.display.generation_done(second, record)
-    (bar, *_) = screen.display.lines()
+    bar = next(screen.display.lines())
+    assert isinstance(bar, Table)
     (column, *_) = bar.columns
     (drawn,) = column.cells
+    assert isinstance(drawn, ProgressBar)
     assert drawn.completed == pytest.approx(1.4)
 
 

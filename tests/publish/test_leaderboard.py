@@ -551,7 +551,7 @@ def test_published_commands_train_the_published_seeds_and_settings(
                 algorithms=given["algorithm"],
                 seeds=given["seeds"],
                 env_steps=given["env_steps"],
-                overrides=given["set_"] or (),
+                overrides=given["overrides"] or (),
             )
             for trial in trials:
                 spec = trial.spec.model_dump(mode="json", exclude={"seed", "init_from"})

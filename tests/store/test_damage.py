@@ -4,6 +4,7 @@ import gzip
 import os
 import shutil
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,16 @@ TEXTS = (
     *('{"a":' * 500 + "1" + "}" * 500, '{"format": 2, "score": ' + "9" * 400 + "}"),
     *('{"format": 2, "score": NaN}', '{"format": 2, "score": 1e999}'),
 )
+
+
+def always(content: bytes) -> Callable[[bytes], bytes]:
+    return lambda _: content
+
+
 DAMAGES: list[tuple[str, Damage]] = [
     (TENSORS, negate_a_weight),
     (TENSORS, mix_two_checkpoints),
-    *((TENSORS, new(WEIGHTS, lambda data, size=size: data[:size])) for size in (0, 4, 40)),
+    *((TENSORS, new(WEIGHTS, itemgetter(slice(size)))) for size in (0, 4, 40)),
     (TENSORS, new(WEIGHTS, lambda data: data + b"x")),
     (TENSORS, lambda folder: next(folder.glob(WEIGHTS)).unlink()),
     ("state.json", text(STATE, '"generation": 3', '"generation": 2')),
@@ -150,7 +157,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("metrics.jsonl", new("metrics.jsonl", lambda rows: 2 * rows.splitlines(True)[0] + rows)),
     ("metrics.jsonl", text("metrics.jsonl", '"center_return":2.0', '"center_return":2.5')),
     *(
-        (name.rpartition("/")[2], new(name, lambda _, content=content: content.encode()))
+        (name.rpartition("/")[2], new(name, always(content.encode())))
         for name in ("trial.json", STATE, "result.json")
         for content in TEXTS
     ),
@@ -220,7 +227,7 @@ def steps(value: bytes) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     "change",
     [
-        *(first(lambda row, line=line: line + b"\n") for line in (b"", b"[]", b"1", b'{"genera')),
+        *(first(always(line + b"\n")) for line in (b"", b"[]", b"1", b'{"genera')),
         first(lambda _: b'{"generation": 1}\n'),
         first(lambda row: row + row),
         first(lambda row: row[:-1] + row),

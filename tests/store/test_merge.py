@@ -4,6 +4,7 @@ import contextlib
 import errno
 import shutil
 import signal
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -
     ):
         other = tmp_path / f"{number}"
         write(other, [1], **table)
-        edit(other, "result.json", lambda result, change=change: result.update(change))
+        edit(other, "result.json", methodcaller("update", change))
         with pytest.raises(UsageError, match=words):
             merge([a, other], out)
     label = {"algorithm": "openai_es"}
