@@ -343,9 +343,9 @@ def tune(
     from esbench.experiment.engines import schedule
     from esbench.experiment.run_grid import run_grid
     from esbench.grids.compose import parse_seeds
-    from esbench.publish.figures.tuning_figure import draw_tuning
     from esbench.tuning.study import RUNGS, Search, open_studies
     from esbench.tuning.summary import summarize, write_best
+    from esbench.tuning.tuning_figure import draw_tuning
 
     show, workers, at_once = (
         display or PlainDisplay(),

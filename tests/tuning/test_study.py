@@ -20,12 +20,6 @@ from esbench.experiment.trials import Trial
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.grids.trial_spec import BudgetSpec
-from esbench.publish.figures.tuning_figure import (
-    draw_tuning,
-    last_score,
-    lowest_shown,
-    tuning_drawing,
-)
 from esbench.tuning.study import (
     RUNGS,
     Search,
@@ -36,6 +30,12 @@ from esbench.tuning.study import (
     open_studies,
 )
 from esbench.tuning.summary import summarize, write_best
+from esbench.tuning.tuning_figure import (
+    draw_tuning,
+    last_score,
+    lowest_shown,
+    tuning_drawing,
+)
 
 
 class KilledError(BaseException):
