@@ -268,7 +268,7 @@ def submit(
         display: prints what was written, and what keeps others from training it again.
 
     Returns:
-        What was done to each file.
+        Whether each file was new, extended or left as it was, by its path.
 
     Raises:
         UsageError: a trial is not finished, not readable, or not of a suite. Nothing is written.

@@ -61,7 +61,7 @@ class TrackedGrid:
         return [f"{lane.name}: {lane.tracker.view}" for lane in kept]
 
     def __getattr__(self, event: str) -> Callable[..., None]:
-        """A method of ``GridWatcher``, whose calls trackers are told of if it is in ``TRACKED``."""
+        """A method of ``GridWatcher``; trackers receive the calls of those in ``TRACKED``."""
 
         def happened(trial: Trial, *details: Any) -> None:
             getattr(self._watcher, event)(trial, *details)

@@ -59,7 +59,7 @@ class RayNode(Node):
     def __init__(
         self, place: ClusterNode, cores: int, actor: Any, calls: Callable[[RayNode, Any], None]
     ) -> None:
-        """``calls`` is told of every call and its answer's reference."""
+        """``calls`` receives the node of every call and the reference of its answer."""
         self.place, self.name, self.cores = place, place.host, cores
         self.actor, self._calls = actor, calls
         self.has_joined = self.is_used = self.is_lost = False
@@ -255,5 +255,5 @@ class RayNodes(Nodes):
             self._ray.kill(node.actor)
         if node.is_used:
             self._events.append((node, Lost(cause)))
-        else:  # nobody knows it
+        else:  # its joining was not reported yet
             self._events = [event for event in self._events if event[0] is not node]

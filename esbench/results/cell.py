@@ -88,7 +88,7 @@ class Cell(NamedCell):
 
     @property
     def descriptions(self) -> tuple[Json, ...]:
-        """What is known of the ``trial.json`` of the runs."""
+        """The recorded content of ``trial.json`` of each run."""
         return tuple(run.description for run in self.runs)
 
     @property

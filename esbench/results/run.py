@@ -48,7 +48,7 @@ class Run:
     """One training seed. What its source does not have is None, NaN or empty.
 
     Attributes:
-        description: what is known of ``trial.json``: ``spec``, ``versions``, ``command`` and so on.
+        description: the recorded content of ``trial.json``: ``spec``, ``versions``, ``command``...
         done: whether training has ended.
         known_scores: the scores that are recorded, None for one that is not finite. Those of a
             folder that are missing are computed from its episodes or rows.

@@ -5,7 +5,7 @@ A key that ends with "?" is one that only some trials have.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias, TypedDict, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, final
 
 import msgspec
 
@@ -37,7 +37,7 @@ StoredSpec: Final = _schema(
         "environment": {
             "id": str,
             "kwargs": dict[str, Any],
-            "max_episode_steps": StoredCount | list[list[StoredCount]] | None,
+            "max_episode_steps": StoredCount | list[list[StoredCount]] | Literal["adaptive"] | None,
             "reward_shift": float,
         },
         "policy": _schema({"template": str, "settings": dict[str, Any]}) | None,

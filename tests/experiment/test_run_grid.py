@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import Run
 from watchers import Watcher, run
 
 from esbench.core.errors import UsageError
@@ -210,3 +211,13 @@ def test_the_backend_that_ran_is_recorded(
     trial = make_trial(environment, environment=table, budget={"env_steps": 50})
     run(pool, trial)
     assert json.loads((trial.folder.path / "trial.json").read_text())["backend"] == ran
+
+
+@pytest.mark.parametrize("limit", ["20", '"adaptive"', "[[0, 10], [200, 20]]"])
+def test_a_trial_with_any_limit_of_episodes_is_stored_and_read(esbench: Run, limit: str) -> None:
+    setting = f'environment."CartPole-v1".max_episode_steps={limit}'
+    options = ("--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0", "--out", "out")
+    code, _, err = esbench("run", *options, "--env-steps", "3000", "--set", setting)
+    assert (code, err) == (0, "")
+    for command in ("table", "diagnose"):
+        assert esbench(command, "out")[0] == 0
