@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import math
 import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 from esbench.core.escape import printable
 
@@ -159,6 +160,24 @@ def require_finite(name: str, value: object) -> None:
         finite = False
     if not finite:
         raise UsageError(f"{name} = {shown(value)}: expected a finite number")
+
+
+def require_keywords(
+    owner: str, call: Any, given: Iterable[str], positional: int = 0, others: Container[str] = ()
+) -> None:
+    """Raises UsageError if a class of user code takes no argument of a ``given`` name.
+
+    The first ``positional`` arguments, and those named ``others``, are not the user's to give.
+    """
+    try:
+        parameters = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):  # not known, as of some classes in C
+        return
+    known = [each.name for each in parameters[positional:] if each.name not in others]
+    free = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    for name in given:
+        if name not in known and not (free and name not in others):
+            raise UsageError(f"{owner} takes no argument {name!r}; {suggestion(name, known)}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -33,6 +33,7 @@ from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec, differences
 from esbench.policies.policy import Policy
+from esbench.policies.policy_check import check_own
 from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
@@ -71,6 +72,7 @@ class SearchTrainer(Trainer):
         """
         super().__init__(spec, pool, recorder, folder, ended)
         self._evaluator = Evaluator(spec, self._pool, folder and folder / "log.txt")
+        check_own(self.template)
         generator = stream(spec.seed, Purpose.INITIALIZATION)
         cls = algorithm_class(spec.algorithm.name)
         center, shapes = self.template.initial_parameters(generator), self.template.shapes

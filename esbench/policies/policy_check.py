@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
@@ -12,10 +12,13 @@ from esbench.core.arrays import Matrix
 from esbench.core.errors import EsbenchError, UserCodeError, error_text, location
 from esbench.core.registry import import_name
 from esbench.core.settings import parse
+from esbench.policies.module import ModulePolicy
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, ReferredBatch, Rows, SharingBatch
 
 SPREAD: Final = 0.1  # of the members around the initial parameters
 WIDTHS: Final = (2, 3, 5, 7, 16, 33, 64)  # slots; BLAS treats them differently
+
+Check: TypeAlias = "Callable[[Examined], str | None]"
 
 
 def check_policy(
@@ -45,10 +48,24 @@ def check_policy(
     >>> check_policy("mlp", num_inputs=4, hidden=[8])
     """
     name = policy if isinstance(policy, str) else policy.__qualname__
+    _check(_made(policy, num_inputs, num_outputs, shape, settings), name, CHECKS)
+
+
+def check_own(policy: Policy) -> None:
+    """Check the policy of a trial if it is a user's module; its outputs may be infinite.
+
+    Raises:
+        UserCodeError: it does not keep the contract.
+    """
+    if isinstance(policy, ModulePolicy):
+        checks = [each for each in CHECKS if each != _finite]
+        _check(policy, policy.settings.factory, checks, count=3, steps=2)
+
+
+def _check(policy: Policy, name: str, checks: Sequence[Check], **sizes: int) -> None:
     try:
-        made = _made(policy, num_inputs, num_outputs, shape, settings)
-        examined = Examined(made)
-        found = next(filter(None, (check(examined) for check in CHECKS)), None)
+        examined = Examined(policy, **sizes)
+        found = next(filter(None, (check(examined) for check in checks)), None)
     except EsbenchError:
         raise
     except Exception as error:  # a user's code may raise anything
@@ -95,6 +112,10 @@ class Examined:
 
     @cached_property
     def alone(self) -> Rows:
+        """What ``play_alone`` returned first."""
+        return self.play_alone()
+
+    def play_alone(self) -> Rows:
         """The outputs of each member by itself, [steps, M, outputs]."""
         ones = [self.play(self.batch(1), [index])[:, 0] for index in range(self.count)]
         return np.stack(ones, axis=1)
@@ -152,7 +173,20 @@ def _outputs(examined: Examined) -> str | None:
     batch.forward(examined.rows[0, :1] + 1.0)
     if not np.array_equal(found, kept):
         return "forward returns an array that a later call changes; expected a new one"
+    return None
+
+
+def _finite(examined: Examined) -> str | None:
     return None if np.isfinite(examined.alone).all() else "its outputs are not finite"
+
+
+def _repeats(examined: Examined) -> str | None:
+    if examined.alone.tobytes() == examined.play_alone().tobytes():
+        return None
+    return (
+        "a copy of it returns other outputs for the same observations; expected no random numbers "
+        "in forward (dropout: torch.nn.Dropout, or functional.dropout with training=self.training)"
+    )
 
 
 def _slots(examined: Examined) -> str | None:
@@ -208,6 +242,6 @@ def _sharing(examined: Examined) -> str | None:
     return None if found.tobytes() == own.tobytes() else "a shared member has other outputs"
 
 
-CHECKS: Final[tuple[Callable[[Examined], str | None], ...]] = (
-    _parameters, _outputs, _slots, _loads, _memory, _sharing,
+CHECKS: Final[tuple[Check, ...]] = (
+    _parameters, _outputs, _finite, _repeats, _slots, _loads, _memory, _sharing,
 )  # fmt: skip

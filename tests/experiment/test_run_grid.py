@@ -145,8 +145,8 @@ def test_user_code_may_change_the_current_folder(
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
-class TwoRows(torch.nn.Module):
-    """Takes the two rows with which it is tried, and no reference batch of another size."""
+class FewRows(torch.nn.Module):
+    """Takes the nine rows with which it is tried, and no reference batch of another size."""
 
     def __init__(self, num_inputs: int, num_outputs: int) -> None:
         super().__init__()
@@ -154,16 +154,16 @@ class TwoRows(torch.nn.Module):
         self.out = torch.nn.Linear(num_inputs, num_outputs)
 
     def forward(self, observations: torch.Tensor) -> Any:
-        assert len(observations) <= 2
+        assert len(observations) <= 9
         return self.out(self.norm(observations))
 
 
 def test_a_network_that_fails_in_a_worker_fails_its_trial_alone(
     make_trial: Make, pool: WorkerPool
 ) -> None:
-    bad = make_trial(policy={"template": f"{__name__}:TwoRows"})
+    bad = make_trial(policy={"template": f"{__name__}:FewRows"})
     assert run_grid([bad, make_trial(seed=1)], pool, Watcher()) == ["failed", "done"]
-    assert "[128, 3]" in bad.folder.error()
+    assert "assert len(observations) <= 9" in bad.folder.error()
 
 
 @pytest.mark.parametrize("name", ["trial.json", "checkpoint/state.json", "result.json"])

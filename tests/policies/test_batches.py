@@ -35,7 +35,9 @@ class Case(NamedTuple):
     def policy(self) -> Policy:
         cls = POLICIES.get(self.template)
         inputs = int(np.prod(self.shape))
-        return cls(parse(cls.Settings, self.settings, "test"), inputs, self.outputs, self.shape)
+        settings = parse(cls.Settings, self.settings, "test")
+        pixels = (0.0, 255.0) if len(self.shape) == 3 else None
+        return cls(settings, inputs, self.outputs, self.shape, pixels)
 
 
 def feedforward() -> dict[str, Case]:
@@ -64,6 +66,7 @@ CASES = {
     "normalized": Case("small_conv", (2, 20, 21), 6, NORMALIZED),
     "conv_lstm": Case("conv_lstm", (1, 42, 42), 6, {"units": 16}, members=3, steps=5),
     "module": Case("module", (4,), 3, module("TwoLayers"), members=7),
+    "image_module": Case("module", (8, 9, 3), 5, module("Pixels")),
     "recurrent_module": Case("module", (4,), 3, module("Recurrent"), members=7, steps=3),
 }
 TESTED = {case.template for case in CASES.values()}
