@@ -45,7 +45,7 @@ def _baseline(
 ) -> None:
     from esbench.cli.console import Terminal
     from esbench.cli.printing import print_baseline, print_suggestions
-    from esbench.publish.gate.suggest import suggestions
+    from esbench.publish.gate.check import suggestions
     from esbench.results.statistics.judgment import POWER
 
     if values["out"] is None and not suggest:

@@ -35,8 +35,7 @@ if TYPE_CHECKING:  # slow to import
     from esbench.experiment.engines import Schedule
     from esbench.publish.diagnosis import Diagnosis
     from esbench.publish.gate.baselines import Baseline
-    from esbench.publish.gate.check import CheckReport
-    from esbench.publish.gate.suggest import Suggestion
+    from esbench.publish.gate.check import CheckReport, Suggestion
     from esbench.publish.history import CellHistory
     from esbench.publish.tables.comparison_table import Sides
     from esbench.results.cell import Cell

@@ -235,11 +235,10 @@ def not_measured(report: CheckReport) -> str:
     ("scores", "grid", "words", "new"),
     [
         (GOOD, {"environments": ["Acrobot-v1"]}, "", ("openai_es on Acrobot-v1",)),
-        (GOOD, {"environments": ["CartPole-v0"]}, "CartPole-v0", ("openai_es on CartPole-v0",)),
         (GOOD, {"algorithms": {"openai_es": {"sigma": 0.4}}}, "settings.sigma was 0.2, .*0.4", ()),
         (GOOD[:7], {}, "7 seeds; expected 8", ()),
     ],
-    ids=["missing", "another version", "other settings", "missing seeds"],
+    ids=["missing", "other settings", "missing seeds"],
 )
 def test_trials_of_another_cell_are_not_compared(
     tmp_path: Path, base: Path, scores: list[float], grid: Any, words: str, new: tuple[str, ...]
@@ -356,10 +355,10 @@ def all_kinds(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
 def test_markdown_has_a_row_a_cell_and_the_outcome_first(all_kinds: CheckReport) -> None:
     lines = verdicts.as_markdown(all_kinds).splitlines()
     assert lines[0].startswith("### esbench check: FAILED")
-    rows = [line for line in lines if line.startswith("| ") and "-v" in line]
+    rows = [line for line in lines if line.startswith("|") and "-v" in line]
     assert len(rows) == 5
-    assert all(row.count("|") == rows[0].count("|") for row in [*rows, lines[2], lines[3]])
-    assert "**regression**: 20.9% of the range lower" in rows[1]
+    assert len({row.count("|") for row in [*rows, lines[2], lines[3]]}) == 1
+    assert "regression: 20.9% of the range lower" in rows[1]
 
 
 def test_junit_counts_failures_errors_and_skipped(all_kinds: CheckReport) -> None:

@@ -108,7 +108,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: P
 def test_suggestions_come_from_the_spread_of_the_scores(
     esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esbench.publish.gate.suggest.CHECKS", 40)
+    monkeypatch.setattr("esbench.publish.gate.check.CHECKS", 40)
     write_scores(tmp_path / "narrow", GOOD)
     write_scores(tmp_path / "wide", [score - 300 * (i % 4 == 0) for i, score in enumerate(GOOD)])
     shares = {}

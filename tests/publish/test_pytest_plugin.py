@@ -2,6 +2,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,11 +62,22 @@ def test_the_same_scores_other_seeds_and_small_drops_pass(path: Path) -> None:
     hold(path, Agent(drop=10.0))  # 2 % of the range
 
 
-def test_a_drop_fails_with_the_numbers(path: Path) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"mine on CartPole-v1: .*20.9%.*p = 7.8e-05"):
-        hold(path, Agent(drop=100.0))
-    with pytest.raises(pytest.fail.Exception, match="regression"):
-        hold(path, Agent(drop=math.inf))  # every seed diverges: no better than random
+@pytest.mark.parametrize(
+    ("drop", "seeds", "words", "when_allowed"),
+    [
+        (100.0, 8, r"regression: .*20\.9%.*p = 7.8e-05", False),
+        (math.inf, 8, "regression", False),  # every seed diverges: no better than random
+        (100.0, 1, "inconclusive: .*--esbench-allow-inconclusive", True),
+        (0.0, 7, "7 seeds; expected 8", True),  # the one left out may be the one that fails
+    ],
+)
+def test_drops_and_missing_seeds_fail(
+    path: Path, drop: float, seeds: int, words: str, when_allowed: bool
+) -> None:
+    with pytest.raises(pytest.fail.Exception, match=f"mine on CartPole-v1: .*{words}"):
+        hold(path, Agent(drop), last=seeds)
+    if when_allowed:
+        hold(path, Agent(drop), last=seeds, allow_inconclusive=True)
 
 
 def test_seeds_that_diverge_count_as_the_worst_in_each_mean(tmp_path: Path) -> None:
@@ -77,15 +89,6 @@ def test_seeds_that_diverge_count_as_the_worst_in_each_mean(tmp_path: Path) -> N
     gate = AgentGate(tmp_path / "b.json", update=True, allow_inconclusive=False)
     gate(diverges, "mine", environment="CartPole-v1")
     assert re.search(rf"493\.0 \(8 seeds\) -> {worst[5:]}", gate.session.lines(cells=1)[0])
-
-
-def test_too_few_seeds_fail_unless_allowed(path: Path) -> None:
-    with pytest.raises(pytest.fail.Exception, match="inconclusive: .*--esbench-allow-inconclusive"):
-        hold(path, Agent(drop=100.0), last=1)
-    hold(path, Agent(drop=100.0), last=1, allow_inconclusive=True)
-    with pytest.raises(pytest.fail.Exception, match="7 seeds; expected 8"):
-        hold(path, Agent(), last=7)  # the one left out may be the one that fails
-    hold(path, Agent(), last=7, allow_inconclusive=True)
 
 
 def test_the_cells_of_a_file_share_the_level(tmp_path: Path) -> None:
@@ -100,53 +103,54 @@ def test_the_cells_of_a_file_share_the_level(tmp_path: Path) -> None:
         hold(path, Agent(drop=100.0), last=5)
 
 
-def test_an_environment_of_ones_own_has_its_range(tmp_path: Path) -> None:
-    gate = AgentGate(tmp_path / "b.json", update=True, allow_inconclusive=False)
+def test_an_own_environment_has_the_range_of_the_test(tmp_path: Path) -> None:
+    def gate(update: bool = False, **scale: float) -> None:
+        AgentGate(tmp_path / "b.json", update, False)(Agent(), "m", environment="Mine-v0", **scale)
+
     with pytest.raises(UsageError, match="Mine-v0.*random_score="):
-        gate(Agent(), "mine", environment="Mine-v0")
+        gate(update=True)
     for reference in (1, 0, math.inf):  # the last but one is a scale of costs
-        scale = {"random_score": 1, "reference_score": reference}
         with pytest.raises(UsageError, match="reference"):
-            gate(Agent(), "mine", environment="Mine-v0", **scale)
+            gate(update=True, random_score=1, reference_score=reference)
     assert not (tmp_path / "b.json").exists()
-    gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
+    gate(update=True, random_score=0, reference_score=500)
     (cell,) = read_baseline(tmp_path / "b.json").cells
     assert (cell.random_score, cell.reference_score) == (0.0, 500.0)
-    gate = AgentGate(tmp_path / "b.json", update=False, allow_inconclusive=False)
-    gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=500)
-    gate = AgentGate(tmp_path / "b.json", update=False, allow_inconclusive=False)
-    with pytest.raises(UsageError, match=r"reference_score = 5000\.0: .* 500\.0"):
-        gate(Agent(), "mine", environment="Mine-v0", random_score=0, reference_score=5000)
+    gate(random_score=0, reference_score=500)
+    with pytest.raises(UsageError, match=r"reference_score = 5000: .* 500\.0"):
+        gate(random_score=0, reference_score=5000)
 
 
 UNTRAINED: Any = SimpleNamespace(train=lambda seed: pytest.fail("it was trained first"))
-
-
 RANGE = {"random_score": 0.0, "reference_score": 10.0}
 
 
-def test_bad_arguments_and_files_are_refused_before_training(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(pytest.fail.Exception, match=r"absent on CartPole-v1 is not in .*; freeze"):
-        AgentGate(path, False, False)(UNTRAINED, "absent", environment="CartPole-v1", seeds=[0])
-    bad: list[tuple[dict[str, Any], str]] = [
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"random_score": 1.0}, r"random_score = 1\.0: .* 22\.63"),
         ({"random_score": "x"}, "random_score = 'x'"),
         ({"alpha": 1e-6}, "alpha = 1e-06 for 1 cell"),
         ({"margin": 7}, "margin"),
         ({"agent": object()}, "train"),
-        ({"agent": Agent}, "Agent is a class"),
+        ({"agent": Agent}, "Agent'.*expected an object"),
         ({"name": ""}, "name = ''"),
+        ({"name": "absent"}, r"absent on CartPole-v1 is not in .*; freeze"),
         ({"environment": 3, **RANGE}, "environment = 3"),
         ({"environment": "CartPol-v1"}, "did you mean 'CartPole-v1'"),
-        ({"path": tmp_path / "bad.json"}, r"bad\.json"),
-        ({"path": tmp_path / "none.json"}, "no file .*--esbench-update"),
+        ({"path": "bad.json"}, r"bad\.json"),
+        ({"path": "none.json"}, "no file .*--esbench-update"),
         *(({"seeds": seeds}, "seeds = ") for seeds in ([], [-1], [2**32], [1.5], [3, 3])),
-    ]
-    for options, message in bad:
-        given = {"agent": UNTRAINED, "name": "mine", "environment": "CartPole-v1", **options}
-        with pytest.raises(UsageError, match=message):
-            AgentGate(given.pop("path", path), False, False)(**given)
+    ],
+)
+def test_bad_arguments_and_files_are_refused_before_training(
+    path: Path, options: dict[str, Any], message: str
+) -> None:
+    (path.parent / "bad.json").write_text("{")
+    given = {"agent": UNTRAINED, "name": "mine", "environment": "CartPole-v1", **options}
+    gate = AgentGate(path.parent / given.pop("path", path.name), False, False)
+    with pytest.raises((UsageError, pytest.fail.Exception), match=message):
+        gate(**given)
 
 
 def test_what_training_returns_is_checked(path: Path) -> None:
@@ -180,6 +184,7 @@ def test_a_name_belongs_to_one_call(path: Path) -> None:
             gate(Agent(), "mine", environment="CartPole-v1")
 
 
+Suite = Callable[..., pytest.RunResult]
 SUITE = """
 class Agent:
     def train(self, seed):
@@ -190,28 +195,36 @@ def test_agent(esbench_check):
 """
 
 
-def test_the_options_reach_the_fixture(pytester: pytest.Pytester) -> None:
-    # In processes of their own: within this one, pytester would import NumPy a second time.
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Suite:
+    """Return a function that runs one test of an agent in a process of its own."""
     pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")  # slow to import
+    below = pytester.mkdir("below")
+    os.chdir(below)
 
     def run(drop: float, *options: str) -> pytest.RunResult:
-        pytester.makepyfile(SUITE.format(drop=drop))
-        return pytester.runpytest_subprocess("--esbench-baseline", "deep/b.json", *options)
+        (below / "test_agent.py").write_text(SUITE.format(drop=drop))
+        return pytester.runpytest_subprocess(*options)
 
-    run(0.0, "--esbench-update").assert_outcomes(passed=1)
-    assert read_baseline(pytester.path / "deep" / "b.json").cells[0].name == "mine on CartPole-v1"
-    result = run(0.0, "--esbench-update", "-n", "1")
+    return run
+
+
+def test_the_options_reach_the_fixture(pytester: pytest.Pytester, suite: Suite) -> None:
+    file = "--esbench-baseline", "../b.json"  # of the current folder
+    suite(0.0, *file, "--esbench-update").assert_outcomes(passed=1)
+    assert read_baseline(pytester.path / "b.json").cells[0].name == "mine on CartPole-v1"
+    result = suite(0.0, *file, "--esbench-update", "-n", "1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--esbench-update writes one file; expected one process*"])
-    result = run(22.0, "--esbench-allow-inconclusive")
+    result = suite(22.0, *file, "--esbench-allow-inconclusive")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["mine on CartPole-v1: inconclusive: mean 471*"])
-    result = run(1.0, "--esbench-update")
+    result = suite(1.0, *file, "--esbench-update")
     result.stdout.fnmatch_lines(["frozen: mine on CartPole-v1: mean 493* -> 492*(8 seeds)"])
-    (pytester.path / "bad.json").write_text("{")
-    result = pytester.runpytest_subprocess("--esbench-baseline", "bad.json")
+    (pytester.path / "b.json").write_text("{")
+    result = suite(0.0, *file)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*bad.json: not readable as JSON*"])
+    result.stdout.fnmatch_lines(["*b.json: not readable as JSON*"])
     assert "raise UsageError" not in result.stdout.str()
 
 
@@ -224,24 +237,6 @@ def test_workers_of_xdist_report_in_the_summary(pytester: pytest.Pytester) -> No
     result = pytester.runpytest_subprocess("-n", "1")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["mine on CartPole-v1: no worse*", "not checked: other on*"])
-
-
-def test_a_file_is_relative_to_the_current_folder(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")
-    pytester.makepyfile(SUITE.format(drop=0.0))
-    below = pytester.mkdir("below")
-    pytester.path.joinpath("tests").mkdir()
-    test = next(pytester.path.glob("test_*.py"))
-    test.rename(below / test.name)
-    pytester.chdir()
-    os.chdir(below)
-    for options in (["--esbench-update"], []):
-        result = pytester.runpytest_subprocess("--esbench-baseline", "../b.json", *options)
-        result.assert_outcomes(passed=1)
-    written = [
-        (folder / "b.json").exists() for folder in (below, pytester.path, pytester.path.parent)
-    ]
-    assert written == [False, True, False]
 
 
 def test_what_cannot_fail_says_so(tmp_path: Path) -> None:

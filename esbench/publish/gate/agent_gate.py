@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final, Literal, Protocol, TypeAlias, final, get_args
 
+import numpy as np
 import pytest
 
+from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError, require_choice, require_finite, require_text
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.units import counted, format_number
@@ -25,7 +26,7 @@ from esbench.publish.gate.baselines import (
     read_baseline,
     write_baseline,
 )
-from esbench.publish.gate.match_baseline import make_sample, scores_of
+from esbench.publish.gate.match_baseline import make_sample
 from esbench.publish.gate.render_check import judgment_text
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import tail_mean
@@ -43,6 +44,7 @@ from esbench.store.provenance import now, origin_of, place_in, provenance
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
 GIVEN: Final = "given by the test"  # the source of a reference score
+ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
 
 
 class ScoredAgent(Protocol):
@@ -125,16 +127,23 @@ class AgentGate:
         __tracebackhide__ = True  # read by pytest
         require_choice("statistic", statistic, get_args(OwnStatistic))
         require_text("environment", environment)
-        _require_agent(agent, name)
+        require_text("name", name)
+        if isinstance(agent, type) or not callable(getattr(agent, "train", None)):
+            raise UsageError(f"{name}: {agent!r}; expected an object with train(seed) -> score")
         rules = GateRules(alpha, margin)
         scale = _scale(environment, random_score, reference_score)
         cell = f"{name} on {environment}"
         self._claim(cell)
         baseline = self._baseline()  # before anything is trained
-        given = {"random_score": random_score, "reference_score": reference_score}
         frozen = None
         if baseline is not None and not self.update:
-            frozen = self._frozen(baseline, cell, statistic, given)
+            frozen = self._frozen(
+                baseline,
+                cell,
+                episode_statistic=statistic,
+                random_score=random_score,
+                reference_score=reference_score,
+            )
             resamples_needed(rules, len(baseline.cells))
         trials = tuple(
             FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
@@ -150,7 +159,7 @@ class AgentGate:
         )
         if baseline is None or frozen is None:
             self._freeze(measured, rules)
-        elif problem := self._problem(measured, frozen, baseline, rules):
+        elif problem := self._problem(measured.to_cell(()), frozen.to_cell(()), baseline, rules):
             pytest.fail(problem, pytrace=False)
 
     def _claim(self, cell: str) -> None:
@@ -168,31 +177,19 @@ class AgentGate:
             raise UsageError(f"no file {str(self.path)!r}; write it with: pytest --esbench-update")
         return None
 
-    def _frozen(
-        self,
-        baseline: Baseline,
-        cell: str,
-        statistic: OwnStatistic,
-        given: Mapping[str, float | None],
-    ) -> FrozenCell:
+    def _frozen(self, baseline: Baseline, cell: str, **given: object) -> FrozenCell:
         """The cell of the file; the test fails without one.
 
-        Raises:
-            UsageError: it has another statistic, or another score than was given.
+        UsageError if a value that the test gives is not that of the file.
         """
         frozen = next((each for each in baseline.cells if each.name == cell), None)
         if frozen is None:
             problem = f"{cell} is not in {self.path}; freeze it with --esbench-update"
             pytest.fail(problem, pytrace=False)
-        if (declared := frozen.episode_statistic) != statistic:
-            raise UsageError(
-                f"statistic = {statistic!r}: {self.path} has the {declared} of {cell}; expected "
-                f"{declared!r}, or freeze it with --esbench-update"
-            )
         for key, value in given.items():
-            if value is not None and float(value) != (used := getattr(frozen, key)):
+            if value is not None and value != (used := getattr(frozen, key)):
                 raise UsageError(
-                    f"{key} = {float(value)}: {self.path} has {used} for {cell}; expected that, or "
+                    f"{key} = {value!r}: {self.path} has {used!r} for {cell}; expected that, or "
                     "freeze it with --esbench-update"
                 )
         return frozen
@@ -216,82 +213,66 @@ class AgentGate:
         )
         write_baseline(self.path, baseline, replace=True)
         shown = [*(cell for cell in stored if cell.name == measured.name), measured]
-        scores = " -> ".join(_mean_text(each, each.scores) for each in map(_cell, shown))
-        text = f"frozen: {measured.name}: mean {scores}"
+        cells = [each.to_cell(()) for each in shown]
+        means = " -> ".join(_mean_text(cell, np.array(cell.scores)) for cell in cells)
+        text = f"frozen: {measured.name}: mean {means}"
         self.session.frozen.append((text, len(trials), rules))
 
-    def _problem(
-        self, measured: FrozenCell, frozen: FrozenCell, baseline: Baseline, rules: GateRules
-    ) -> str:
+    def _problem(self, ours: Cell, theirs: Cell, baseline: Baseline, rules: GateRules) -> str:
         """Empty if the test passes."""
-        ours, theirs = _cell(measured), _cell(frozen)
-        before = dict(zip(theirs.seeds, scores_of(theirs), strict=True))
-        now = dict(zip(ours.seeds, scores_of(ours), strict=True))
-        same = all(before.get(seed, math.nan) == score for seed, score in now.items())
-        few = len(now) < len(before)
-        sample = make_sample(theirs, scores_of(ours))
+        few = len(ours.seeds) < len(theirs.seeds)
+        same = _scores(ours).items() <= _scores(theirs).items()
+        sample = make_sample(theirs, [*_scores(ours).values()])
+        others = [None] * (len(baseline.cells) - 1)
+        rules = replace(rules, statistics=baseline.statistics)
+        judgment, *_ = judge([sample, *others], rules)
+        assert judgment is not None
+        verdict = judgment.verdict
         means = f"mean {_mean_text(ours, sample.scores)}"
         means += f", baseline {_mean_text(theirs, sample.baseline)}"
-        if same and not few:
-            self.session.found.append(f"{ours.title}: {Verdict.NO_WORSE.value}: {means}")
-            return ""
-        others = [None] * (len(baseline.cells) - 1)
-        judgment = judge([sample, *others], replace(rules, statistics=baseline.statistics))[0]
-        assert judgment is not None
-        verdict = Verdict.INCONCLUSIVE if same else judgment.verdict
-        text = f"{ours.title}: {verdict.value}: {means}: {judgment_text(judgment)}"
+        if same:
+            verdict = Verdict.INCONCLUSIVE if few else Verdict.NO_WORSE
+        words = "" if same else f": {judgment_text(judgment)}"
+        text = f"{ours.title}: {verdict.value}: {means}{words}"
         if verdict is Verdict.REGRESSION:
             return text
         if few and not self.allow_inconclusive:
-            seeds = f"{counted(len(now), 'seed')}; expected {len(before)}"
-            return f"{ours.title}: {Verdict.INCONCLUSIVE.value}: {seeds} ({_ALLOWED})"
+            seeds = f"{counted(len(ours.seeds), 'seed')}; expected {len(theirs.seeds)}"
+            return f"{ours.title}: {Verdict.INCONCLUSIVE.value}: {seeds} ({ALLOWED})"
         if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
-            return f"{text} ({_ALLOWED})"
+            return f"{text} ({ALLOWED})"
         self.session.found.append(text)
         return ""
 
 
-_ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
+def _scores(cell: Cell) -> dict[int, float | None]:
+    return {run.seed: run.scored(cell.statistic) for run in cell.runs}
 
 
-def _cell(frozen: FrozenCell) -> Cell:
-    return frozen.to_cell(())
-
-
-def _mean_text(cell: Cell, scores: Iterable[float]) -> str:
+def _mean_text(cell: Cell, scores: Floats) -> str:
     """The mean of a cell's scores, and the numbers of seeds and of those that diverged."""
     note = f", {cell.diverged} diverged, counted as the worst" if cell.diverged else ""
-    return f"{format_number(fmean(scores))} ({counted(len(cell.runs), 'seed')}{note})"
-
-
-def _require_agent(agent: Any, name: Any) -> None:
-    require_text("name", name)
-    if isinstance(agent, type):
-        raise UsageError(f"{name}: {agent.__name__} is a class; expected an object, as of a call")
-    if not callable(getattr(agent, "train", None)):
-        kind = type(agent).__name__
-        raise UsageError(f"{name}: a {kind} has no train(seed); expected one that returns a score")
+    return f"{format_number(float(scores.mean()))} ({counted(len(cell.runs), 'seed')}{note})"
 
 
 def _scale(environment: str, random: float | None, reference: float | None) -> dict[str, Any]:
     """As fields of a cell."""
-    for key, value in (("random_score", random), ("reference_score", reference)):
-        if value is not None:
-            require_finite(key, value)
-    known = environment in environment_names()
-    scores = load_environment(environment).scores if known else Scores()
+    names = environment_names()
+    scores = load_environment(environment).scores if environment in names else Scores()
+    source = GIVEN
     if random is None and scores.random:
         random = scores.random.mean
-    source = GIVEN
     if reference is None and scores.references:
         reference, source = scores.references[0].score, scores.references[0].source
     if random is None or reference is None:
-        near = get_close_matches(environment, environment_names(), n=1, cutoff=0.8)
-        meant = f"did you mean {near[0]!r}, or give " if near and not known else "expected "
+        near = get_close_matches(environment, {*names} - {environment}, n=1, cutoff=0.8)
+        meant = f"did you mean {near[0]!r}, or give " if near else "expected "
         raise UsageError(
             f"environment={environment!r} has no random or reference score; {meant}"
             "random_score= and reference_score="
         )
+    require_finite("random_score", random)
+    require_finite("reference_score", reference)
     if not 0 < reference - random < math.inf:
         raise UsageError(
             f"random_score = {random}, reference_score = {reference}: expected a larger reference "

@@ -36,6 +36,7 @@ from esbench.store.schemas import StoredSpec
 FORMAT: Final = 1
 RANDOM_EPISODES: Final = 100
 OWN_MEAN: Final = "the baseline's own mean"
+EXPECTED: Final = "a file of 'esbench baseline'"
 
 
 @final
@@ -92,9 +93,7 @@ class FrozenCell(Settings):
 
     def trial_spec(self, seed: int) -> TrialSpec:
         """The specification of one seed; a UsageError if this version does not understand it."""
-        if self.spec is None:
-            raise UsageError(f"{self.name} was not trained by esbench, so it has no specification")
-        return parse(TrialSpec, {**self.spec, "seed": seed}, self.name, "spec")
+        return parse(TrialSpec, {**(self.spec or {}), "seed": seed}, self.name, "spec")
 
     def to_cell(self, origins: Sequence[Origin]) -> Cell:
         """The trials as runs of a cell; those that diverged have the worst score in ``scores``.
@@ -164,20 +163,23 @@ def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Ba
             range is empty, or a trial has no tail.
     """
     origins: list[Origin] = []
-    found = done_cells(root)
-    for cell in found:
+    cells = []
+    for cell in done_cells(root):
         if changed := changed_code_of(cell):
             raise UsageError(
                 f"{cell.title}: trained with a different version of {changed}"
                 "; train again into a new folder"
             )
-    frozen = tuple(
-        freeze_cell(cell, origins, statistic).model_copy(update={"defaults": cell.defaults})
-        for cell in found
+        frozen = freeze_cell(cell, origins, statistic)
+        cells.append(frozen.model_copy(update={"defaults": cell.defaults}))
+    baseline = Baseline(
+        created=now(),
+        command=command,
+        statistics=OMNIBUS,
+        origins=tuple(origins),
+        cells=tuple(cells),
     )
-    return Baseline(
-        created=now(), command=command, statistics=OMNIBUS, origins=tuple(origins), cells=frozen
-    )
+    return _consistent(baseline, str(root))
 
 
 def freeze_cell(
@@ -195,11 +197,6 @@ def freeze_cell(
     reference, source = fmean(finite), OWN_MEAN
     if cell.reference:
         reference, source = cell.reference.score, cell.reference.source
-    if reference == random:
-        raise UsageError(
-            f"{cell.title}: the score of random actions and the reference "
-            f"({source}) are both {random:g}, so no drop can be measured; expected them to differ"
-        )
     return FrozenCell(
         environment=environment,
         algorithm=algorithm,
@@ -249,40 +246,33 @@ def read_baseline(path: Path) -> Baseline:
         content = read_json(path)
     except FileNotFoundError:
         near = nearest_path(path)
-        expected = (
-            f"did you mean {str(near)!r}?" if near else "expected a file of 'esbench baseline'"
-        )
+        expected = f"did you mean {str(near)!r}?" if near else f"expected {EXPECTED}"
         raise UsageError(f"no file {str(path)!r}; {expected}") from None
-    others = {"exit_code", "spec", "hash"}  # in files of 'esbench check' and of a trial
-    if not isinstance(content, dict) or "format" not in content or content.keys() & others:
-        seen = "a file of 'esbench check --json'" if "exit_code" in content else "no baseline"
-        raise UsageError(f"{path} is {seen}; expected a file of 'esbench baseline'")
+    if not isinstance(content, dict) or not {"command", "cells"} <= content.keys():
+        raise UsageError(f"{path} is no baseline; expected {EXPECTED}")
     if (known := content.get("format")) != FORMAT:
-        raise UsageError(
-            f"{path}: baseline format {known!r}; expected {FORMAT}: make it again with 'esbench "
-            "baseline'"
-        )
-    baseline = parse(Baseline, content, str(path))
+        raise UsageError(f"{path}: baseline format {known!r}; expected {FORMAT}: make it again")
+    return _consistent(parse(Baseline, content, str(path)), str(path))
+
+
+def _consistent(baseline: Baseline, source: str) -> Baseline:
+    """The baseline; a UsageError if its parts do not belong together."""
     names = [cell.name for cell in baseline.cells]
     for cell in baseline.cells:
-        if names.count(cell.name) > 1:
+        seeds = [trial.seed for trial in cell.trials]
+        if names.count(cell.name) > 1 or len({*seeds}) < len(seeds):
             raise UsageError(
-                f"{path} has {cell.name} {names.count(cell.name)} times; expected once"
+                f"{source}: {cell.name} is there {names.count(cell.name)} times, with seeds "
+                f"{seeds}; expected every cell and seed once"
             )
         if cell.reference_score == cell.random_score:
             raise UsageError(
-                f"{path}: {cell.name}: random_score and reference_score are both "
-                f"{cell.random_score:g}; expected them to differ"
+                f"{source}: {cell.name}: random actions and the reference "
+                f"({cell.reference_source}) both score {cell.random_score:g}, so no drop can be "
+                "measured; expected them to differ"
             )
-        if len({trial.seed for trial in cell.trials}) < len(cell.trials):
-            seeds = ", ".join(str(trial.seed) for trial in cell.trials)
-            raise UsageError(f"{path}: {cell.name} has seeds {seeds}; expected each once")
-        for trial in cell.trials:
-            if trial.origin >= len(baseline.origins):
-                raise UsageError(
-                    f"{path}: {cell.name}: seed {trial.seed} has origin {trial.origin}, of "
-                    f"{len(baseline.origins)} (counted from 0)"
-                )
+        if max(trial.origin for trial in cell.trials) >= len(baseline.origins):
+            raise UsageError(f"{source}: {cell.name} names an origin that the file lacks")
     return baseline
 
 
@@ -298,8 +288,6 @@ def require_statistic(baseline: Baseline, statistic: EpisodeStatistic, path: Pat
 
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
     """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; expected a file")
     if path.exists() and not replace:
         raise UsageError(f"{path} exists; use --replace to overwrite it")
     write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
@@ -309,8 +297,8 @@ def judged_spec(cell: Cell, seed: int) -> TrialSpec:
     """The specification of a seed, with the defaults of today where none was given."""
     if "algorithm" not in cell.spec:
         raise UsageError(f"{cell.title} was not trained by esbench, so it has no specification")
-    spec = parse(TrialSpec, {**cell.spec, "seed": seed}, cell.title, "spec").as_json()
-    return parse(TrialSpec, without_settings(spec, cell.defaults), cell.title, "spec")
+    spec = without_settings({**cell.spec, "seed": seed}, cell.defaults)
+    return parse(TrialSpec, spec, cell.title, "spec")
 
 
 def changed_code_of(cell: Cell) -> str:

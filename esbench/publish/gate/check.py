@@ -9,25 +9,43 @@ largest number. A cell whose verdict stands is not trained further. Each look sp
 error levels; all parts together are the promised levels (``judgment.shares_of_looks``), so
 the promise holds however the looks depend on each other. The seeds of a look are the same after an
 interruption, so the same command continues the check.
+
+``suggestions`` are for choosing seeds and margins: both sides of an unchanged check are drawn with
+replacement from a baseline's own scores.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
+import numpy as np
+
+from esbench.core.arrays import Floats
+from esbench.core.errors import UsageError
+from esbench.core.seeding import Purpose, stream
+from esbench.core.units import counted
 from esbench.experiment.trials import Trial, trial_at
 from esbench.publish.gate.baselines import Baseline, judged_spec, load_cells
-from esbench.publish.gate.match_baseline import CellReport, DigestResult, find_cell, match_cell
+from esbench.publish.gate.match_baseline import (
+    CellReport,
+    DigestResult,
+    find_cell,
+    make_sample,
+    match_cell,
+)
 from esbench.results.cell import Cell
 from esbench.results.statistics.judgment import (
     GateRules,
+    Sample,
     Verdict,
     judge,
     looks,
+    p_within,
     resamples_needed,
     shares_of_looks,
 )
@@ -40,6 +58,12 @@ EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1
 EXIT_NOT_MEASURED: Final = 3
 EXIT_INCONCLUSIVE: Final = 4
+
+SEEDS: Final = (8, 10, 16, 32)
+MARGINS: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+CHECKS: Final = 200  # simulated, for each number of seeds
+FEWEST: Final = 5  # seeds of the baseline, to estimate the spread of its scores
+SPLITS: Final = 2000  # of each permutation test
 
 
 @final
@@ -96,13 +120,7 @@ def check(
     matches = [match_cell(cell, found, len(cell.runs)) for cell in wanted]
     judgments = judge([match.sample for match in matches], rules)
     reports = tuple(map(CellReport.judged, matches, judgments))
-    new = _new_cells(found, wanted)
-    return CheckReport(reports, rules, exact, allow_inconclusive, new)
-
-
-def _new_cells(found: Sequence[Cell], wanted: Sequence[Cell]) -> tuple[str, ...]:
-    known = {cell.labels for cell in wanted}
-    return tuple(cell.title for cell in found if cell.labels not in known)
+    return CheckReport(reports, rules, exact, allow_inconclusive, _new_cells(found, wanted))
 
 
 def check_until_conclusive(
@@ -124,45 +142,48 @@ def check_until_conclusive(
     sizes = looks(max_seeds)
     shares = shares_of_looks(sizes)
     resamples_needed(replace(rules, share=min(shares)), len(baseline.cells))  # before training
-    wanted = baseline.to_cells()
-    reports: list[CellReport | None] = [None] * len(wanted)
+    wanted, found = baseline.to_cells(), load_cells(folder) if has_trials(folder) else []
+    reports = [CellReport(cell, verdict=Verdict.INCONCLUSIVE) for cell in wanted]
     for look, (seeds, share) in enumerate(zip(sizes, shares, strict=True)):
-        undecided = [
-            cell
-            for cell, report in zip(wanted, reports, strict=True)
-            if report is None or report.verdict is Verdict.INCONCLUSIVE
-        ]
-        if not undecided:
+        undecided = [report.verdict is Verdict.INCONCLUSIVE for report in reports]
+        if not any(undecided):
             break
-        if trials := _missing_trials(undecided, folder, seeds):
-            train(seeds, trials)
-        found = load_cells(folder)
+        left = [cell for cell, is_left in zip(wanted, undecided, strict=True) if is_left]
+        if missing := _missing_trials(left, found, seeds, folder):
+            train(seeds, missing)
+            found = load_cells(folder)
         matches = [
-            match_cell(cell, [_part(each, cell, seeds) for each in found], seeds)
-            if cell in undecided
-            else None
-            for cell in wanted
+            match_cell(cell, [_part(each, cell, seeds) for each in found], seeds) if left else None
+            for cell, left in zip(wanted, undecided, strict=True)
         ]
-        part = replace(rules, share=share)
-        judgments = judge([match and match.sample for match in matches], part, seed=look)
-        for place, (match, judgment) in enumerate(zip(matches, judgments, strict=True)):
-            if match is not None:
-                earlier = reports[place]
-                reports[place] = match.judged(judgment, earlier.looks if earlier else ())
-    decided = tuple(report for report in reports if report is not None)
-    new = _new_cells(load_cells(folder), wanted)
-    return CheckReport(decided, rules, exact, allow_inconclusive, new, sizes)
+        samples = [match and match.sample for match in matches]
+        judgments = judge(samples, replace(rules, share=share), seed=look)
+        reports = [
+            report if match is None else match.judged(judgment, report.looks)
+            for report, match, judgment in zip(reports, matches, judgments, strict=True)
+        ]
+    new = _new_cells(found, wanted)
+    return CheckReport(tuple(reports), rules, exact, allow_inconclusive, new, sizes)
 
 
-def _missing_trials(cells: Sequence[Cell], folder: Path, seeds: int) -> list[Trial]:
+def _new_cells(found: Sequence[Cell], wanted: Sequence[Cell]) -> tuple[str, ...]:
+    known = {cell.labels for cell in wanted}
+    return tuple(cell.title for cell in found if cell.labels not in known)
+
+
+def _missing_trials(
+    left: Sequence[Cell], found: Sequence[Cell], seeds: int, folder: Path
+) -> list[Trial]:
     """The trials of a look at ``seeds`` seeds that are not done."""
-    found = load_cells(folder) if has_trials(folder) else []
     trials = []
-    for frozen in cells:
+    for frozen in left:
         cell, _ = find_cell(frozen, found)
+        stored = {} if cell is None else {run.seed: run.folder.path for run in cell.runs}
         for seed in _seeds(frozen, cell, seeds):
             trial = trial_at(judged_spec(frozen, seed), *frozen.labels, folder)
-            if not trial.is_done and not _is_elsewhere(cell, trial):
+            # A trial may lie in a folder that ``esbench run`` would not have chosen.
+            is_here = stored.get(seed, trial.folder.path) == trial.folder.path
+            if is_here and not trial.is_done:
                 trials.append(trial)
     return trials
 
@@ -181,13 +202,6 @@ def _seeds(frozen: Cell, cell: Cell | None, number: int) -> list[int]:
     return [*known[:number], *islice(new, max(0, number - len(known)))]
 
 
-def _is_elsewhere(cell: Cell | None, trial: Trial) -> bool:
-    """Whether a trial is stored in a folder that ``esbench run`` would not have chosen."""
-    return cell is not None and any(
-        run.seed == trial.spec.seed and run.folder.path != trial.folder.path for run in cell.runs
-    )
-
-
 def _part(cell: Cell, frozen: Cell, seeds: int) -> Cell:
     """The trials that a look at this number of seeds judges, sorted by seed.
 
@@ -196,3 +210,56 @@ def _part(cell: Cell, frozen: Cell, seeds: int) -> Cell:
     judged = _seeds(frozen, cell, seeds)
     runs = tuple(run for run in cell.runs if run.seed in judged)
     return replace(cell, runs=runs) if runs else cell
+
+
+@final
+@dataclass(frozen=True)
+class Suggestion:
+    """What checks of one cell with as many seeds as the baseline would say.
+
+    Attributes:
+        cell: such as "openai_es on CartPole-v1".
+        seeds: of the baseline and of the check.
+        no_worse: the share of unchanged checks that end with "no worse", at the default margin.
+        margin: the smallest of ``MARGINS`` with which this share reaches the wanted power; None if
+            none does.
+    """
+
+    cell: str
+    seeds: int
+    no_worse: float
+    margin: float | None
+
+
+def suggestions(baseline: Baseline, power: float) -> list[Suggestion]:
+    """The suggestions for every cell and each of ``SEEDS``; UsageError if a cell has too few."""
+    rules, found = GateRules(statistics=baseline.statistics), []
+    for cell in baseline.to_cells():
+        if len(cell.runs) < FEWEST:
+            few = counted(len(cell.runs), "seed")
+            raise UsageError(f"{cell.title} has {few}; expected {FEWEST} or more")
+        sample = make_sample(cell, [])
+        for seeds in SEEDS:
+            needed = _margins_needed(sample.baseline / sample.span, seeds, rules)
+            enough = (margin for margin in MARGINS if np.mean(needed <= margin) >= power)
+            no_worse = float(np.mean(needed <= rules.margin))
+            found.append(Suggestion(cell.title, seeds, no_worse, next(enough, None)))
+    return found
+
+
+def _margins_needed(scores: Floats, seeds: int, rules: GateRules) -> Floats:
+    """The smallest margin, of ``MARGINS`` and that of the rules, that each check excludes."""
+    margins = sorted({*MARGINS, rules.margin})
+    rng = stream(0, Purpose.SIMULATION, seeds)
+
+    def needed() -> float:
+        sample = Sample(rng.choice(scores, seeds), rng.choice(scores, seeds), 1.0)
+
+        def excluded(margin: float) -> bool:
+            p_value = p_within(sample, replace(rules, margin=margin), resamples=SPLITS)
+            return p_value <= rules.noninferiority_level
+
+        place = bisect_left(margins, True, key=excluded)
+        return margins[place] if place < len(margins) else np.inf
+
+    return np.array([needed() for _ in range(CHECKS)])

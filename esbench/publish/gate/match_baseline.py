@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -48,47 +49,44 @@ class CellReport:
     """
 
     frozen: Cell
-    cell: Cell | None
-    reason: str
+    cell: Cell | None = None
+    reason: str = ""
     digests: DigestResult = DigestResult.NOT_COMPARABLE
     digests_detail: str = "not measured"
     verdict: Verdict = Verdict.NOT_MEASURED
     looks: tuple[Judgment, ...] = ()
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds of the stored trials."""
-        return () if self.cell is None else self.cell.seeds
+    def runs(self) -> tuple[Run, ...]:
+        """The stored trials."""
+        return () if self.cell is None else self.cell.runs
 
-    @property
+    @cached_property
     def sample(self) -> Sample | None:
         """The scores of both sides; None if they cannot be compared."""
-        return None if self.cell is None else make_sample(self.frozen, self.run_scores)
+        if self.cell is None:
+            return None
+        own = [run.scored(self.frozen.statistic) for run in self.runs]
+        return make_sample(self.frozen, own)
 
     @property
     def scores(self) -> Floats:
         """The scores of the last look, [runs]; diverged runs as in ``make_sample``."""
-        sample = self.sample
-        return np.empty(0) if sample is None else sample.scores
+        return np.empty(0) if self.sample is None else self.sample.scores
 
     @property
     def baseline_scores(self) -> Floats:
         """The scores of the baseline, [runs]; diverged runs as in ``make_sample``."""
-        sample = self.sample
-        return np.array(self.frozen.scores) if sample is None else sample.baseline
+        return np.array(self.frozen.scores) if self.sample is None else self.sample.baseline
 
     @property
     def has_same_scores(self) -> bool:
-        """Whether every seed of both sides has the score of the baseline."""
-        before = dict(zip(self.frozen.seeds, scores_of(self.frozen), strict=True))
-        now = dict(zip(self.seeds, self.run_scores, strict=True))
+        """Whether both sides have the same seeds, and equal finite scores of each."""
+        before, now = (
+            {run.seed: run.scored(self.frozen.statistic) for run in runs}
+            for runs in (self.frozen.runs, self.runs)
+        )
         return before == now and None not in before.values()
-
-    @property
-    def run_scores(self) -> list[float | None]:
-        """The scores of the stored trials by the episode statistic of the baseline."""
-        runs = self.cell.runs if self.cell else ()
-        return [run.scored(self.frozen.statistic) for run in runs]
 
     def judged(self, judgment: Judgment | None, earlier: tuple[Judgment, ...] = ()) -> CellReport:
         """The report with the verdict of a look; ``earlier`` are the judgments of those before."""
@@ -106,11 +104,10 @@ def match_cell(frozen: Cell, found: Sequence[Cell], min_seeds: int) -> CellRepor
     problem = reason if cell is None else _why_not_comparable(frozen, cell, min_seeds)
     if cell is None or problem:
         return CellReport(frozen, None, problem)
-    match = CellReport(frozen, cell, "", *_digest_result(frozen, cell))
-    diverged = match.run_scores.count(None)
+    diverged = sum(run.scored(frozen.statistic) is None for run in cell.runs)
     cautions = [reason, _missing_code(cell)]
     cautions += [f"{counted(diverged, 'run')} diverged, counted as the worst"] * bool(diverged)
-    return replace(match, reason="; ".join(filter(None, cautions)))
+    return CellReport(frozen, cell, "; ".join(filter(None, cautions)), *_digests(frozen, cell))
 
 
 def find_cell(frozen: Cell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
@@ -121,14 +118,13 @@ def find_cell(frozen: Cell, found: Sequence[Cell]) -> tuple[Cell | None, str]:
     """
     candidates = [cell for cell in found if cell.labels == frozen.labels]
     if not candidates:
-        return None, _why_missing(frozen, found)
+        return None, "the folder has no trial of it"
     differing = [_differences(frozen, cell) for cell in candidates]
-    if all(given for given, _ in differing):
-        fewest, _ = min(differing, key=lambda phrases: len(phrases[0]))
-        return None, f"other settings: {'; '.join(fewest)}"
-    place = next(place for place, (given, _) in enumerate(differing) if not given)
-    changed = differing[place][1]
-    return candidates[place], f"changed defaults: {'; '.join(changed)}" if changed else ""
+    for cell, (given, defaults) in zip(candidates, differing, strict=True):
+        if not given:
+            return cell, f"changed defaults: {'; '.join(defaults)}" if defaults else ""
+    fewest = min((given for given, _ in differing), key=len)
+    return None, f"other settings: {'; '.join(fewest)}"
 
 
 def _differences(frozen: Cell, cell: Cell) -> tuple[list[str], list[str]]:
@@ -149,14 +145,10 @@ def make_sample(frozen: Cell, scores: Sequence[float | None]) -> Sample:
     A run that diverged counts as the worst: leaving it out would hide a change that makes runs
     diverge. Drops are shares of the range from random actions to the reference.
     """
-    sides = diverged_as_worst((scores_of(frozen), scores), frozen.random_score)
+    before = [run.scored(frozen.statistic) for run in frozen.runs]
+    sides = diverged_as_worst((before, scores), frozen.random_score)
     span = abs(frozen.reference_score - frozen.random_score)
     return Sample(np.array(sides[0]), np.array(sides[1]), span)
-
-
-def scores_of(frozen: Cell) -> list[float | None]:
-    """The scores of a baseline's cell, None for a run that diverged."""
-    return [run.scored(frozen.statistic) for run in frozen.runs]
 
 
 def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:
@@ -164,8 +156,7 @@ def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:
     if undone := unfinished([cell]):
         return undone
     if len(cell.runs) < min_seeds:
-        has = {*cell.seeds}
-        lacks = [str(seed) for seed in frozen.seeds if seed not in has]
+        lacks = [str(seed) for seed in frozen.seeds if seed not in cell.seeds]
         named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
         return f"{counted(len(cell.runs), 'seed')}; expected {min_seeds}{named}"
     # The scores belong to the code that trained them: a folder left from an earlier commit must
@@ -177,7 +168,7 @@ def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:
 
 def _missing_code(cell: Cell) -> str:
     """A caution about user code that is not here, so that it is unknown whether it has changed."""
-    code = {name: version for each in cell.descriptions for name, version in all_own_code(each)}
+    code = {name: own for run in cell.runs for name, own in all_own_code(run.description)}
     missing = [name for name, here in code_here(code).items() if here is None]
     if not missing:
         return ""
@@ -185,7 +176,7 @@ def _missing_code(cell: Cell) -> str:
     return f"not found on this machine, so not compared with that of the baseline: {names}"
 
 
-def _digest_result(frozen: Cell, cell: Cell) -> tuple[DigestResult, str]:
+def _digests(frozen: Cell, cell: Cell) -> tuple[DigestResult, str]:
     """The comparison of the digests of the seeds that both sides have, and where they differ.
 
     A seed that the baseline lacks counts only if others replace seeds of the baseline.
@@ -229,13 +220,3 @@ def _first_difference(before: Run, now: Run, statistic: EpisodeStatistic) -> str
     if now.scored(statistic) != before.scored(statistic):
         return "has the same digests and another score"
     return ""
-
-
-def _why_missing(frozen: Cell, found: Sequence[Cell]) -> str:
-    base = frozen.environment.rpartition("-v")[0]
-    for cell in found:
-        environment, *rest = cell.labels
-        same = rest == [frozen.label, frozen.policy]
-        if same and base and environment.rpartition("-v")[0] == base:
-            return f"the folder has {environment}, another version of the environment"
-    return "the folder has no trial of it"

@@ -9,7 +9,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from esbench.core.arrays import Floats
-from esbench.core.escape import markdown, printable
+from esbench.core.escape import printable
 from esbench.core.json_text import Json, as_text
 from esbench.core.units import NONE, counted, format_number
 from esbench.publish.gate.check import (
@@ -20,6 +20,8 @@ from esbench.publish.gate.check import (
     CheckReport,
 )
 from esbench.publish.gate.match_baseline import CellReport, DigestResult
+from esbench.publish.tables import render_table
+from esbench.publish.tables.render_table import Sheet
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
@@ -157,26 +159,22 @@ def details(report: CheckReport) -> list[str]:
 
 def as_markdown(report: CheckReport) -> str:
     """The check as Markdown, for a pull request."""
-    lines = [
-        f"### esbench check: {headline(report)}",
-        "",
-        "| | Environment | Algorithm | Baseline (seeds) | Now | Change | Verdict | Digests |",
-        "| :-- | :-- | :-- | --: | --: | --: | :-- | :-- |",
-    ]
-    for cell in report.cells:
-        frozen = cell.frozen
-        texts = [
+    header = ["", "Environment", "Algorithm", "Baseline (seeds)", "Now", "Change", "Verdict"]
+    rows = [
+        [
             MARKS[cell.verdict],
-            markdown(frozen.environment),
-            markdown(frozen.name),
+            cell.frozen.environment,
+            cell.frozen.name,
             f"{mean_text(cell.baseline_scores)} ({cell.baseline_scores.size})",
             f"{mean_text(cell.scores)} ({cell.scores.size})",
             change_text(cell),
-            f"**{cell.verdict.value}**: {markdown(sentence(cell))}",
-            markdown(f"{cell.digests.value}: {cell.digests_detail}"),
+            f"{cell.verdict.value}: {sentence(cell)}",
+            f"{cell.digests.value}: {cell.digests_detail}",
         ]
-        lines.append("| " + " | ".join(texts) + " |")
-    return "\n".join([*lines, "", *(f"- {markdown(note)}" for note in notes(report))]) + "\n"
+        for cell in report.cells
+    ]
+    sheet = Sheet([*header, "Digests"], rows, notes(report))
+    return f"### esbench check: {headline(report)}\n\n{render_table.as_markdown(sheet)}"
 
 
 def as_junit(report: CheckReport) -> str:
@@ -192,13 +190,9 @@ def as_junit(report: CheckReport) -> str:
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(root, "testsuite", name="esbench check")
     for cell in report.cells:
-        frozen = cell.frozen
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=f"esbench.check.{printable(frozen.environment).replace('.', '_')}",
-            name=printable(frozen.name),
-        )
+        environment, name = printable(cell.frozen.environment), printable(cell.frozen.name)
+        classname = f"esbench.check.{environment.replace('.', '_')}"
+        case = ElementTree.SubElement(suite, "testcase", classname=classname, name=name)
         kind, message = kinds.get(cell.verdict), sentence(cell)
         if kind is None and report.exact and cell.digests is DigestResult.CHANGED:
             kind, message = "failure", f"changed: {cell.digests_detail}"
@@ -215,12 +209,12 @@ def as_junit(report: CheckReport) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def as_json(report: CheckReport, folder: Path = Path()) -> str:
+def as_json(report: CheckReport) -> str:
     """The check as JSON in full precision; NaN and infinity are null.
 
-    It names the commit of the checkout that ``folder`` is in, by default the current one.
+    It names the commit of the checkout in which it is made.
     """
-    commit, date = commit_of(folder)
+    commit, date = commit_of(Path())
     return as_text(
         {
             "format": CHECK_FORMAT,
@@ -240,7 +234,15 @@ def as_json(report: CheckReport, folder: Path = Path()) -> str:
 
 
 def _json_cell(cell: CellReport) -> Json:
-    frozen = cell.frozen
+    """A cell with everything that ``esbench history`` compares.
+
+    Lists are in the order of the seeds. A speed is in training steps per second of CPU time. A
+    trial that was resumed under other versions has no digest to compare.
+    """
+    frozen, runs = cell.frozen, cell.runs
+    origins: list[Origin] = []
+    for run in runs:
+        place_in(origins, run.origin)
     return {
         "environment": frozen.environment,
         "algorithm": frozen.algorithm,
@@ -253,30 +255,15 @@ def _json_cell(cell: CellReport) -> Json:
         "random_score": frozen.random_score,
         "reference_score": frozen.reference_score,
         "baseline_scores": cell.baseline_scores.tolist(),
-        "seeds": list(cell.seeds),
+        "seeds": [run.seed for run in runs],
         "scores": cell.scores.tolist(),
-        **_measured(cell.cell),
-        "looks": [vars(look) for look in cell.looks],
-    }
-
-
-def _measured(cell: Cell | None) -> Json:
-    """What ``esbench history`` compares besides scores: speeds, digests and their origins.
-
-    The first two are in the order of the seeds. A speed is in training steps per second of CPU
-    time. A trial that was resumed under other versions has no digest to compare.
-    """
-    runs = () if cell is None else cell.runs
-    origins: list[Origin] = []
-    for run in runs:
-        place_in(origins, run.origin)
-    return {
         "speeds": [run.env_steps / run.cpu_time_s if run.cpu_time_s > 0 else None for run in runs],
         "last_digests": [
             None if was_mixed(run.description) else run.folder.result().get("digest")
             for run in runs
         ],
         "origins": [origin.model_dump(mode="json") for origin in origins],
+        "looks": [vars(look) for look in cell.looks],
     }
 
 

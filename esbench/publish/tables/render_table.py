@@ -18,7 +18,7 @@ Row = TypeVar("Row")
 Texts: TypeAlias = dict[str, Callable[[Row], str]]
 """The text of a row under each heading of a table."""
 
-TEXTS: Final = ("Environment", "Algorithm", "Policy")
+TEXTS: Final = ("Environment", "Algorithm", "Policy", "Verdict", "Digests")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
 PAGE_LINES: Final = 45  # of a page of LaTeX
