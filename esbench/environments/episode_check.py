@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,7 +21,6 @@ from typing import Any, Final, SupportsFloat, TypeAlias, TypeVar
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.spaces.utils import flatten
 
 from esbench.core.errors import (
     USER_CODE_ERRORS,
@@ -32,7 +30,7 @@ from esbench.core.errors import (
     error_text,
     location,
 )
-from esbench.core.flat_spaces import Space, nested, packed, require_flat
+from esbench.core.flat_spaces import nested, packed, require_flat
 from esbench.core.settings import Table, parse
 from esbench.core.units import counted
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
@@ -55,7 +53,6 @@ PATIENCE: Final = 10.0  # seconds for them
 PAIRS: Final = 10  # of episodes with two seeds; short ones may be equal by chance
 PAIRED_STEPS: Final = 1000  # of all pairs
 PARTS: Final = ("observation", "reward", "termination", "truncation")
-RESCALE: Final = "gymnasium.wrappers:RescaleAction"
 NEW_INSTANCE: Final = "esbench.environments.wrappers:NewInstance"
 REMEDIES: Final = {
     "NormalizeObservation": "remove it and set policy.normalize_observations = true",
@@ -63,6 +60,7 @@ REMEDIES: Final = {
 }
 
 Environment: TypeAlias = gymnasium.Env[Any, Any]
+Make: TypeAlias = Callable[[], Environment]
 _Item = TypeVar("_Item")
 Step: TypeAlias = tuple[int, bytes, bool, bool]  # the observation as a hash, then as ``PARTS``
 
@@ -109,21 +107,27 @@ def check_environment(
 def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
     """Refuse an environment whose episodes have no rewards, do not end or depend on earlier ones.
 
-    An exception of the environment ends the check: training reports it, with its traceback.
+    Another exception of the environment ends the check: training reports it, with its traceback.
 
     Raises:
-        UsageError: names the wrapper or the class that keeps state, the missing setting, or the
-            reward that is not a number.
+        UsageError: names the wrapper or the class that keeps state, the missing setting, or what
+            ``step`` returned.
     """
-    error: UsageError | None = None
     make = partial(make_environment, name, kwargs, wrappers)
-    with contextlib.suppress(*USER_CODE_ERRORS):
-        error = _outdated(name, make) or _without_rewards(name, make)
-        if not error and not has_time_limit(name, kwargs):
-            error = _endless(name, make)
-        error = error or _irregular(name, make)
-    if error is not None:
-        raise error
+    fault = ""
+    try:
+        fault = _without_rewards(name, make)
+        if not fault and not has_time_limit(name, kwargs) and _is_endless(make):
+            fault = no_time_limit(name, UNENDED)
+        fault = fault or _irregular(name, make)
+    except USER_CODE_ERRORS as error:
+        if "expected 5, got 4" in str(error):  # unpacked here or in a wrapper, as that of the limit
+            fault = (
+                f"environment {name!r}: step() returned 4 values; expected (observation, reward, "
+                "terminated, truncated, info), as in Gymnasium and in Gym from 0.26 on"
+            )
+    if fault:
+        raise UsageError(fault)
 
 
 def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> str | None:
@@ -142,23 +146,10 @@ def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = 
                 if not low <= 0 <= high:
                     return (
                         f"{name}: 0 is not within the bounds of an action, {low:g} to {high:g}, so "
-                        "the first policies of a search all act at a bound. Their outputs are "
-                        f"clipped and not rescaled; {_rescaled(name, env.action_space, wrappers)}"
+                        "the first policies of a search all act at a bound; the wrapper "
+                        "'gymnasium.wrappers:RescaleAction', or one of your own, rescales actions"
                     )
     return None
-
-
-def _rescaled(name: str, space: Space, wrappers: Wrappers) -> str:
-    """How the actions of an environment are rescaled."""
-    if not (isinstance(space, spaces.Box) and space.is_bounded()):
-        return "a wrapper of your own can rescale them"
-    rescale = {"wrapper": RESCALE, "min_action": -1.0, "max_action": 1.0}
-    tables = [*(each.model_dump(mode="json") for each in wrappers), rescale]
-    inline = ",".join(
-        "{" + ",".join(f"{key}={json.dumps(value)}" for key, value in table.items()) + "}"
-        for table in tables
-    )
-    return f"to rescale them: --set 'environment.\"{name}\".wrappers=[{inline}]'"
 
 
 def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> bool | None:
@@ -204,85 +195,64 @@ def no_time_limit(name: str, steps: int) -> str:
     )
 
 
-def _outdated(name: str, make: Callable[[], Environment]) -> UsageError | None:
-    """The error of an environment with the interface of Gym before 0.26, or None.
-
-    A wrapper of Gymnasium's, such as that of the time limit, fails to unpack its answer.
-    """
-    with contextlib.suppress(*USER_CODE_ERRORS), contextlib.closing(make()) as env:
-        env.reset(seed=SEED)
-        try:
-            answer: Any = env.step(env.action_space.sample())
-        except ValueError:
-            answer = env.unwrapped.step(env.unwrapped.action_space.sample())
-        if isinstance(answer, tuple) and len(answer) == 4:
-            return UsageError(
-                f"environment {name!r}: step() returned 4 values; expected (observation, reward, "
-                "terminated, truncated, info), as in Gymnasium and in Gym from 0.26 on"
-            )
-    return None
-
-
-def _without_rewards(name: str, make: Callable[[], Environment]) -> UsageError | None:
-    """The error of an environment whose first rewards are not numbers, or None."""
+def _without_rewards(name: str, make: Make) -> str:
+    """The fault of an environment whose first rewards are not numbers, if it has it."""
     with contextlib.closing(make()) as env:
         steps = islice(_limited(_episode(env, SEED), FIRST + 1, SECONDS), 1, None)
         rewards = [np.frombuffer(reward) for _, reward, _, _ in steps]
     if not rewards or np.isfinite(rewards).any():
-        return None
-    return UsageError(
+        return ""
+    return (
         f"environment {name!r}: the reward of step 1 is {rewards[0][0]}, and of the first "
         f"{counted(len(rewards), 'step')} none has a finite one; expected finite numbers"
     )
 
 
-def _endless(name: str, make: Callable[[], Environment]) -> UsageError | None:
-    """The error of an environment in which an episode with one action, held, goes on."""
+def _is_endless(make: Make) -> bool:
+    """Whether an episode with one action, held, goes on."""
     with contextlib.closing(make()) as env:
         steps = sum(1 for _ in _limited(_episode(env, SEED, held=True), UNENDED + 1, PATIENCE))
-    return UsageError(no_time_limit(name, UNENDED)) if steps > UNENDED else None
+    return steps > UNENDED
 
 
-def _irregular(name: str, make: Callable[[], Environment]) -> UsageError | None:
-    """The error of an environment that does not repeat an episode, or None."""
-    if _difference(make, 0) is None:
-        return None
+def _irregular(name: str, make: Make) -> str:
+    """The fault of an environment that does not repeat an episode, if it has it."""
+    if not _difference(make, 0):
+        return ""
     with contextlib.closing(make()) as env:
         layers = [type(layer).__name__ for layer in _layers(env)]
     for depth in reversed(range(len(layers))):  # from the inside
-        if (difference := _difference(make, depth)) is not None:
+        if difference := _difference(make, depth):
             break
     else:
-        return None
+        return ""
     layer, is_wrapper = layers[depth], depth + 1 < len(layers)
     who = f"environment {name!r}: the {'wrapper' if is_wrapper else 'class'} {layer}"
-    if (apart := _difference(make, depth, seeds=(), beside=False)) is not None:
-        return UsageError(
+    if apart := _difference(make, depth, seeds=(), beside=False):
+        return (
             f"{who} does not depend on its seed only: {apart} between two new instances; expected "
             "all random numbers from self.np_random, which reset(seed=...) seeds"
         )
-    if (used := _difference(make, depth, beside=False)) is None:
-        return UsageError(
+    if not (used := _difference(make, depth, beside=False)):
+        return (
             f"{who} shares state with other instances: {difference} if another one plays at the "
             "same time, so results would depend on the number of workers; expected all state in "
             "attributes of self, and all random numbers from self.np_random"
         )
-    remedy = "" if is_wrapper else f", or the wrapper {NEW_INSTANCE!r}, first in the list"
-    return UsageError(
+    resets = "expected a reset() that resets everything"
+    remedy = (
+        resets if is_wrapper else f"{resets}, or the wrapper {NEW_INSTANCE!r}, first in the list"
+    )
+    return (
         f"{who} keeps state from earlier episodes: {used} between a used and a new instance, "
-        "so results would depend on the number of workers; "
-        f"{REMEDIES.get(layer, 'expected a reset() that resets everything' + remedy)}"
+        f"so results would depend on the number of workers; {REMEDIES.get(layer, remedy)}"
     )
 
 
 def _difference(
-    make: Callable[[], Environment],
-    depth: int,
-    seeds: tuple[int, ...] = SEEDS,
-    *,
-    beside: bool = True,
-) -> str | None:
-    """How an episode differs in an instance that has played others and in a new one; or None.
+    make: Make, depth: int, seeds: tuple[int, ...] = SEEDS, *, beside: bool = True
+) -> str:
+    """How an episode differs in an instance that has played others and in a new one, if it does.
 
     Compared is the layer ``depth`` of the environment: 0 with all wrappers, the last with none.
     With ``beside``, the new instance plays another episode step by step with the used one.
@@ -300,18 +270,11 @@ def _difference(
             for part, mine, theirs in zip(PARTS, then, now, strict=True):
                 if mine != theirs:
                     return f"with one seed, the {part} of step {number} differs"
-    return None
-
-
-def _comparable(space: Space, observation: Any) -> Hashable:
-    """An observation as a value whose hash depends on its content only."""
-    if space.is_np_flattenable:
-        return np.asarray(flatten(space, observation)).tobytes()
-    return _content(observation)
+    return ""
 
 
 def _content(value: Any) -> Hashable:
-    """The content of a value of a Sequence or Graph space, or of a space with one inside."""
+    """The content of an observation, as a value whose hash depends on nothing else."""
     if isinstance(value, Mapping):
         return tuple((key, _content(value[key])) for key in sorted(value, key=repr))
     if isinstance(value, tuple | list):
@@ -348,10 +311,10 @@ def _episode(
     reward: SupportsFloat = 0.0
     terminated, truncated, action = False, False, actions.sample()
     while True:
-        seen = _comparable(env.observation_space, observation)
         if reward is None:  # NumPy makes it NaN
             raise TypeError("the reward is None; expected a number")
-        yield hash(seen), np.float64(reward).tobytes(), bool(terminated), bool(truncated)
+        earned = np.float64(reward).tobytes()
+        yield hash(_content(observation)), earned, bool(terminated), bool(truncated)
         if terminated or truncated:
             return
         observation, reward, terminated, truncated, _ = env.step(action)

@@ -23,7 +23,8 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from esbench.core.arrays import Vector
-from esbench.core.errors import UsageError, unknown
+from esbench.core.errors import UsageError, require_finite, require_integer, unknown
+from esbench.core.flat_spaces import MOST_NUMBERS
 from esbench.core.noise import GaussianNoise
 
 Function: TypeAlias = Callable[[npt.ArrayLike], Vector]
@@ -36,7 +37,7 @@ GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 
 def sphere(points: npt.ArrayLike) -> Vector:
     """Compute sum_i x_i^2 (BBOB f1) of points [..., P]; 0 at the origin."""
-    x = _points(points)
+    x = np.asarray(points, dtype=np.float64)
     return np.asarray(np.sum(x * x, axis=-1))
 
 
@@ -45,7 +46,7 @@ def ellipsoid(points: npt.ArrayLike) -> Vector:
 
     It is separable, with condition number 1e6. With one coordinate it is the sphere.
     """
-    x = _points(points)
+    x = np.asarray(points, dtype=np.float64)
     exponents = np.linspace(0.0, 1.0, x.shape[-1])
     return np.asarray(np.sum(CONDITION**exponents * x * x, axis=-1))
 
@@ -55,7 +56,7 @@ def rotated_ellipsoid(points: npt.ArrayLike) -> Vector:
 
     It is as ill-conditioned as the ellipsoid, but not separable.
     """
-    x = _points(points)
+    x = np.asarray(points, dtype=np.float64)
     # Not BLAS, whose bits can depend on the number of threads.
     return ellipsoid(np.einsum("ij,...j->...i", rotation(x.shape[-1]), x))
 
@@ -67,7 +68,7 @@ def rosenbrock(points: npt.ArrayLike) -> Vector:
     The Computer Journal 3(3); in P dimensions as BBOB f8, without its scaling of x. A bent valley;
     from four dimensions on there is a second, local minimum. With one coordinate it is 0.
     """
-    x = _points(points)
+    x = np.asarray(points, dtype=np.float64)
     along, across = 1.0 - x[..., :-1], x[..., 1:] - x[..., :-1] ** 2
     return np.asarray(np.sum(100.0 * across * across + along * along, axis=-1))
 
@@ -79,7 +80,7 @@ def rastrigin(points: npt.ArrayLike) -> Vector:
     has a local minimum near every point with integer coordinates. Computed as sum_i x_i^2 + 20
     sin(pi x_i)^2, which is equal and does not cancel near the optimum.
     """
-    x = _points(points)
+    x = np.asarray(points, dtype=np.float64)
     waves = np.sin(np.pi * x)
     return np.asarray(np.sum(x * x + 20.0 * waves * waves, axis=-1))
 
@@ -105,8 +106,7 @@ def shift(dimension: int) -> Vector:
     in every dimension.
     """
     multiples = np.arange(1, dimension + 1) * GOLDEN
-    places: Vector = 4.0 * np.mod(multiples, 1.0) - 2.0
-    return places
+    return np.asarray(4.0 * np.mod(multiples, 1.0) - 2.0)
 
 
 @cache
@@ -152,11 +152,10 @@ class FunctionEnv(gymnasium.Env[Vector, Vector]):
         """
         if function not in FUNCTIONS:
             raise unknown("function", function, FUNCTIONS)
-        least = 2 if function == "rosenbrock" else 1
-        if type(dimension) is not int or dimension < least:  # kwargs are untyped
-            raise UsageError(f"dimension = {dimension!r}: expected an integer of at least {least}")
-        if not (isinstance(noise, float | int) and 0 <= noise < np.inf):
-            raise UsageError(f"noise = {noise!r}: expected a number of at least 0")
+        require_integer("dimension", dimension, 2 if function == "rosenbrock" else 1, MOST_NUMBERS)
+        require_finite("noise", noise)
+        if noise < 0:
+            raise UsageError(f"noise = {noise!r}: expected at least 0")
         self.observation_space = spaces.Box(-np.inf, np.inf, (dimension,), np.float64)
         self.action_space = spaces.Box(-np.inf, np.inf, (dimension,), np.float64)
         self._function = FUNCTIONS[function]
@@ -180,11 +179,3 @@ class FunctionEnv(gymnasium.Env[Vector, Vector]):
         if self._noise:
             reward += self._noise * self.np_random.standard_normal()
         return np.array(action, dtype=np.float64), reward, True, False, {}
-
-
-def _points(points: npt.ArrayLike) -> Vector:
-    """Points [..., P] as float64; UsageError for a point without coordinates."""
-    x = np.asarray(points, dtype=np.float64)
-    if x.ndim == 0 or x.shape[-1] == 0:
-        raise UsageError(f"points of shape {x.shape}: expected [..., P] with P of at least 1")
-    return x

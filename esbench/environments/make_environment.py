@@ -7,7 +7,7 @@ import copy
 import importlib
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -25,11 +25,8 @@ from esbench.core.errors import (
     message_of,
 )
 from esbench.core.flat_spaces import require_space
-from esbench.core.registry import DISTRIBUTION, extra_command, import_object
+from esbench.core.registry import import_object
 from esbench.core.settings import Settings
-
-# Gymnasium puts this and all arguments behind the message of a TypeError.
-CREATOR: Final = " was raised from the environment creator for "
 
 
 @final
@@ -172,9 +169,8 @@ def reason(error: BaseException) -> str:
     """The message of an error in one line, with the package to install if a module is missing."""
     if isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, ModuleNotFoundError):
         error = error.__cause__  # Gymnasium adds a sentence about its own registration
-    line = message_of(error).partition(CREATOR)[0].strip()
-    if isinstance(error, gymnasium.error.DependencyNotInstalled) and "Box2D" in line:
-        return f"Box2D is not installed; install it with: {extra_command(DISTRIBUTION, 'box2d')}"
+    # Gymnasium appends all arguments to the message of a TypeError.
+    line = message_of(error).partition(" was raised from the environment creator for ")[0].strip()
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{line}; {import_hint(error.name)}"
     if line and isinstance(error, ImportError | gymnasium.error.Error | EsbenchError):

@@ -12,11 +12,9 @@ from gymnasium import spaces
 
 from esbench.core.errors import TrainingError
 from esbench.core.flat_spaces import Space
-from esbench.core.units import counted
 
 Array: TypeAlias = npt.NDArray[Any]
-FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
-INTEGERS: Final = {np.dtype(code) for code in "?bhilqBHILQ"}
+REAL: Final = "buif"  # the kinds of types that hold real numbers
 FLAGS: Final = (bool, np.bool_, int, np.integer)
 
 
@@ -28,69 +26,20 @@ class ReturnedValues:
     such as ``['goal'][0]``, for an answer that is wrong.
     """
 
-    def __init__(self, environment: str, space: Space, part: str = "") -> None:
+    def __init__(self, environment: str, space: Space) -> None:
         self._environment, self._space = environment, space
-        self._what = f"the part {part} of an observation" if part else "an observation"
-        self._low: Any = None  # of discrete numbers
-        inside: dict[Any, Space] = {}
-        match space:
-            case spaces.Dict():
-                inside = dict(space.spaces)
-            case spaces.Tuple():
-                inside = dict(enumerate(space.spaces))
-            case spaces.OneOf():
-                inside = dict(enumerate(space.spaces))
-                self._index = ReturnedValues(
-                    environment, spaces.Discrete(len(inside)), f"{part}[0]"
-                )
-            case spaces.Discrete():
-                self._low, self._high = int(space.start), int(space.start + space.n - 1)
-            case spaces.MultiDiscrete():
-                self._low, self._high = space.start, space.start + (space.nvec - 1)
-            case spaces.MultiBinary():
-                self._low, self._high = 0, 1
-        chosen = [1] * len(inside) if isinstance(space, spaces.OneOf) else list(inside)
-        self._inside = {
-            key: ReturnedValues(environment, each, f"{part}[{name!r}]")
-            for name, (key, each) in zip(chosen, inside.items(), strict=True)
-        }
-        is_float = space.dtype is not None and space.dtype.kind == "f"
-        integers = {space.dtype} if self._low is None else INTEGERS
-        self._fitting = FLOATS if is_float else integers
 
     def observation(self, value: Any) -> Any:
-        """The observation, with parts of fitting types; floats may be infinite if they are arrays.
+        """The observation, with arrays of its space; arrays of the right type may be infinite.
 
         ``require_finite`` checks these together. Keys that a Dict space lacks are ignored.
         """
-        match self._space:
-            case spaces.Dict():
-                try:
-                    named = {key: value[key] for key in self._inside}
-                except (IndexError, KeyError, TypeError, ValueError):
-                    raise self._unfit(value, f"the keys {list(self._inside)}") from None
-                return {key: self._inside[key].observation(part) for key, part in named.items()}
-            case spaces.Tuple():
-                parts = enumerate(self._parts(value, len(self._inside)))
-                return tuple([self._inside[key].observation(part) for key, part in parts])
-            case spaces.OneOf():
-                index, part = self._parts(value, 2)
-                index = int(self._index.observation(index))
-                return index, self._inside[index].observation(part)
-            case spaces.Discrete() if isinstance(value, int | np.integer):
-                fitted: Any = value
-            case _:
-                fits = value.__class__ is np.ndarray and value.dtype in self._fitting
-                fitted = value if fits and value.shape == self._space.shape else self._array(value)
-        # count_nonzero is faster than any() of a few.
-        if self._low is not None and np.count_nonzero((fitted < self._low) | (fitted > self._high)):
-            raise self._outside(fitted)
-        return fitted
+        return self._fit(self._space, value, "")
 
-    def require_finite(self, observations: Array) -> None:
+    def require_finite(self, observations: Array, part: str = "") -> None:
         """Refuse infinite numbers; one that is not a number makes the return of an episode NaN."""
         if observations.dtype.kind == "f" and np.isinf(observations).any():
-            raise self._failure(f"{self._what} is infinite; expected finite numbers")
+            raise self._wrong(part, "is infinite; expected finite numbers")
 
     def of_reset(self, answer: Any) -> tuple[Any, dict[str, Any]]:
         """The observation and the info that ``reset`` has returned."""
@@ -105,12 +54,10 @@ class ReturnedValues:
 
     def rewards(self, rewards: list[Any]) -> Array:
         """Rewards, checked together, because that is fast."""
-        try:
+        with contextlib.suppress(ValueError):  # of several shapes
             array = np.array(rewards)
-        except ValueError:  # of several shapes
-            array = np.empty(0)
-        if array.ndim == 1 and array.dtype.kind in "buif" and len(array) == len(rewards):
-            return array
+            if array.ndim == 1 and array.dtype.kind in REAL:
+                return array
         return np.array([self.reward(reward) for reward in rewards])
 
     def reward(self, reward: Any) -> float:
@@ -118,7 +65,7 @@ class ReturnedValues:
         if isinstance(reward, float | int):
             return float(reward)
         array = np.asarray(reward)
-        if array.ndim or array.dtype.kind not in "buif":
+        if array.ndim or array.dtype.kind not in REAL:
             raise self._failure(f"a reward is {_kind(reward)}; expected a number")
         return float(array)
 
@@ -128,45 +75,76 @@ class ReturnedValues:
             return bool(value)
         raise self._failure(f"the flag {name!r} is {_kind(value)}; expected true or false")
 
-    def _array(self, value: Any) -> Array:
+    def _fit(self, space: Space, value: Any, part: str) -> Any:
+        low: Any
+        high: Any
+        match space:
+            case spaces.Dict():
+                try:
+                    found = {key: value[key] for key in space.spaces}
+                except (IndexError, KeyError, TypeError, ValueError):
+                    raise self._unlike(part, value, f"the keys {list(space.spaces)}") from None
+                return {
+                    key: self._fit(space[key], each, f"{part}[{key!r}]")
+                    for key, each in found.items()
+                }
+            case spaces.Tuple():
+                inside = zip(space.spaces, self._parts(value, len(space), part), strict=True)
+                return tuple(
+                    [self._fit(*each, f"{part}[{place}]") for place, each in enumerate(inside)]
+                )
+            case spaces.OneOf():
+                index, chosen = self._parts(value, 2, part)
+                options = spaces.Discrete(len(space.spaces))
+                index = int(self._fit(options, index, f"{part}[0]"))
+                return index, self._fit(space.spaces[index], chosen, f"{part}[1]")
+            case spaces.Discrete():
+                low, high = space.start, space.start + space.n - 1
+            case spaces.MultiDiscrete():
+                low, high = space.start, space.start + (space.nvec - 1)
+            case spaces.MultiBinary():
+                low, high = 0, 1
+            case _:
+                return self._array(space, value, part)
+        fitted = self._array(space, value, part)
+        outside = (fitted < low) | (fitted > high)
+        if np.count_nonzero(outside):  # faster than any() of a few
+            number = fitted[outside][0]
+            raise self._wrong(part, f"has the number {number}; expected {low} to {high}")
+        return fitted
+
+    def _array(self, space: Space, value: Any, part: str) -> Array:
         """The value as an array of the space, if that changes no number."""
-        dtype, shape = self._space.dtype, self._space.shape
-        unfit = value is None or isinstance(value, str | bytes)
-        unfit |= isinstance(value, np.ndarray) and value.dtype.kind == "c"
-        array = np.empty(0, object)
-        if not unfit:
-            try:
-                with contextlib.suppress(TypeError, ValueError):
-                    array = np.asarray(value, dtype=dtype)
-            except OverflowError:
-                raise self._changed(value) from None
-        if array.dtype != dtype or array.shape != shape:
-            raise self._unfit(value, f"the shape {shape}")
-        self.require_finite(array)
-        given = np.asarray(value)
-        if given.dtype != array.dtype and array.dtype.kind in "iub" and (given != array).any():
-            raise self._changed(value)
+        dtype, shape = space.dtype, space.shape
+        if value.__class__ is np.ndarray and value.dtype == dtype and value.shape == shape:
+            return value  # type: ignore[no-any-return]
+        given = np.empty(0, object)
+        with contextlib.suppress(TypeError, ValueError):
+            given = np.asarray(value)
+        if given.dtype.kind not in REAL or given.shape != shape:
+            raise self._unlike(part, value, f"numbers of the shape {shape}")
+        with np.errstate(invalid="ignore"):
+            array: Array = given.astype(dtype)
+        self.require_finite(array, part)
+        if array.dtype.kind != "f" and (given != array).any():
+            expected = f"numbers of the type {dtype}, which would change it"
+            raise self._unlike(part, value, expected)
         return array
 
-    def _parts(self, value: Any, number: int) -> tuple[Any, ...]:
+    def _parts(self, value: Any, number: int, part: str) -> tuple[Any, ...]:
         found: tuple[Any, ...] = ()
         with contextlib.suppress(TypeError):
             found = tuple(value)
         if len(found) == number and not isinstance(value, str | bytes):
             return found
-        raise self._unfit(value, counted(number, "part"))
+        raise self._unlike(part, value, f"{number} parts")
 
-    def _unfit(self, value: Any, expected: str) -> TrainingError:
-        return self._failure(f"{self._what} is {_kind(value)}; its space has {expected}")
+    def _unlike(self, part: str, value: Any, expected: str) -> TrainingError:
+        return self._wrong(part, f"is {_kind(value)}; its space has {expected}")
 
-    def _changed(self, value: Any) -> TrainingError:
-        return self._unfit(value, f"numbers of the type {self._space.dtype}, which would change it")
-
-    def _outside(self, value: Any) -> TrainingError:
-        numbers, lows, highs = np.broadcast_arrays(value, self._low, self._high)
-        first = np.flatnonzero((numbers < lows) | (numbers > highs))[0]
-        number, low, high = (each.flat[first] for each in (numbers, lows, highs))
-        return self._failure(f"{self._what} has the number {number}; expected {low} to {high}")
+    def _wrong(self, part: str, what: str) -> TrainingError:
+        whole = f"the part {part} of an observation" if part else "an observation"
+        return self._failure(f"{whole} {what}")
 
     def _failure(self, what: str) -> TrainingError:
         return TrainingError(f"environment {self._environment!r}: {what}")

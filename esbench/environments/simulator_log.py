@@ -7,50 +7,43 @@ and writes it to a MUJOCO_LOG.TXT in the current folder.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Final
+from typing import Any
 
 from esbench.core.errors import UsageError
 from esbench.core.process import interrupts_delayed
 
 
-@contextlib.contextmanager
-def _no_windows() -> Iterator[None]:
-    """Keep mujoco from loading GLFW on a machine without a screen.
+def _import_mujoco() -> Any:
+    """Import mujoco; on a machine without a screen, without its windows.
 
     The GLFW package starts a Python process for every library it finds. If that process is
     interrupted, it prints a traceback.
     """
+    chosen = os.environ.get("MUJOCO_GL")
     screens = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
-    if sys.platform != "linux" or any(os.environ.get(name) for name in screens):
-        yield
-        return
-    before = os.environ.get("MUJOCO_GL")
-    os.environ["MUJOCO_GL"] = "disabled"
+    blind = sys.platform == "linux" and not any(map(os.environ.get, screens))
+    if blind:
+        os.environ["MUJOCO_GL"] = "disabled"
     try:
-        yield
-    finally:
-        del os.environ["MUJOCO_GL"]
-        if before is not None:
-            os.environ["MUJOCO_GL"] = before
-
-
-CHOSEN: Final = os.environ.get("MUJOCO_GL")  # by the user
-with interrupts_delayed(), _no_windows():  # mujoco takes Ctrl-C for a missing library
-    try:
-        import mujoco
+        return importlib.import_module("mujoco")
     except Exception as error:  # a missing library can raise an AttributeError
+        advice = f"; MUJOCO_GL = {chosen!r}: unset it, or install its OpenGL" if chosen else ""
         why = f"{type(error).__name__}: {error}"
-        if not CHOSEN:
-            raise UsageError(f"mujoco cannot be imported ({why})") from error
-        raise UsageError(
-            f"MUJOCO_GL = {CHOSEN!r}: mujoco cannot be imported with it ({why}); unset it, or "
-            "install its OpenGL, on Debian and Ubuntu: apt-get install libosmesa6 for 'osmesa', "
-            "libegl1 libegl-mesa0 for 'egl'"
-        ) from error
+        raise UsageError(f"mujoco cannot be imported ({why}){advice}") from error
+    finally:
+        if blind:
+            del os.environ["MUJOCO_GL"]
+        if chosen is not None:
+            os.environ["MUJOCO_GL"] = chosen
+
+
+with interrupts_delayed():  # mujoco takes Ctrl-C for a missing library
+    mujoco = _import_mujoco()
 
 
 def log_once() -> None:

@@ -9,8 +9,10 @@ from typing import Any, final
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import Box, Discrete
+from gymnasium.utils import RecordConstructorArgs
 
-from esbench.core.errors import UsageError, require_integer, shown
+from esbench.core.errors import UsageError, require_integer
 
 
 @final
@@ -26,17 +28,13 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        if env.spec is None:
+        wrappers = env.spec.additional_wrappers if env.spec else ()
+        unknown = [wrapper.name for wrapper in wrappers if wrapper.kwargs is None]
+        if env.spec is None or unknown:
             raise UsageError(
-                f"NewInstance cannot make {type(env).__name__} again, which has no specification; "
-                "expected NewInstance first in the list of wrappers"
+                f"NewInstance cannot make {(*unknown, type(env).__name__)[0]} again; expected "
+                "NewInstance first in the list of wrappers"
             )
-        for wrapper in env.spec.additional_wrappers:
-            if wrapper.kwargs is None:
-                raise UsageError(
-                    f"NewInstance cannot make {wrapper.name} again, which comes before it; "
-                    "expected NewInstance first in the list of wrappers"
-                )
         self._spec = copy.deepcopy(env.spec)  # with arguments that no episode has changed
         self._used = False
 
@@ -52,9 +50,7 @@ class NewInstance(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 @final
-class ChannelsFirst(
-    gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs
-):
+class ChannelsFirst(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
     """Images [height, width, channels] as [channels, height, width], for convolutional policies.
 
     Raises:
@@ -62,17 +58,11 @@ class ChannelsFirst(
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        RecordConstructorArgs.__init__(self)
         super().__init__(env)
-        space = env.observation_space
-        if not (isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 3):
-            raise UsageError(
-                f"ChannelsFirst: the observations are {space}; expected images [height, width, "
-                "channels]"
-            )
-        self.observation_space = gymnasium.spaces.Box(
-            self.observation(space.low), self.observation(space.high), dtype=space.dtype.type
-        )
+        space = _box(env, 3, "images [height, width, channels]")
+        low, high = self.observation(space.low), self.observation(space.high)
+        self.observation_space = Box(low, high, dtype=space.dtype.type)
 
     def observation(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The image with its last axis first."""
@@ -80,9 +70,7 @@ class ChannelsFirst(
 
 
 @final
-class SelectEntries(
-    gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs
-):
+class SelectEntries(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
     """Some entries of a vector, in the order of ``indices``, such as the bytes of a memory.
 
     Raises:
@@ -91,19 +79,16 @@ class SelectEntries(
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], indices: Sequence[int]) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self, indices=indices)
+        RecordConstructorArgs.__init__(self, indices=indices)
         super().__init__(env)
-        space = _vector_space("SelectEntries", env)
-        if isinstance(indices, str) or not isinstance(indices, Sequence) or not indices:
-            raise UsageError(f"indices = {shown(indices)}: expected a list such as [0, 1]")
+        space = _box(env, 1, "vectors [n]")
+        if not isinstance(indices, list | tuple) or not 0 < len(set(indices)) == len(indices):
+            raise UsageError(f"indices = {indices!r}: expected different ones, such as [0, 1]")
         for index in indices:
             require_integer("indices", index, 0, space.shape[0] - 1)
-        if len(set(indices)) < len(indices):
-            raise UsageError(f"indices = {shown(indices)}: expected different numbers")
         self._indices = np.asarray(indices)
-        self.observation_space = gymnasium.spaces.Box(
-            self.observation(space.low), self.observation(space.high), dtype=space.dtype.type
-        )
+        low, high = self.observation(space.low), self.observation(space.high)
+        self.observation_space = Box(low, high, dtype=space.dtype.type)
 
     def observation(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The entries."""
@@ -111,9 +96,7 @@ class SelectEntries(
 
 
 @final
-class AppendDifferences(
-    gymnasium.ObservationWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs
-):
+class AppendDifferences(gymnasium.ObservationWrapper[Any, Any, Any], RecordConstructorArgs):
     """A vector [n] and its difference to the one before, as one vector [2 n] of floats.
 
     For a policy without memory where positions are observed and velocities are not. The first
@@ -124,18 +107,14 @@ class AppendDifferences(
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        RecordConstructorArgs.__init__(self)
         super().__init__(env)
-        space = _vector_space("AppendDifferences", env)
-        dtype = np.result_type(space.dtype, np.float32)
-        low, high = space.low.astype(dtype), space.high.astype(dtype)
+        space = _box(env, 1, "vectors [n]")
+        self._dtype = np.result_type(space.dtype, np.float32)
+        low, high = space.low.astype(self._dtype), space.high.astype(self._dtype)
         with np.errstate(over="ignore"):  # bounds near the largest float: no bound
-            self.observation_space = gymnasium.spaces.Box(
-                np.concatenate([low, low - high]),
-                np.concatenate([high, high - low]),
-                dtype=dtype.type,
-            )
-        self._dtype = dtype
+            bounds = [np.concatenate(each) for each in ([low, low - high], [high, high - low])]
+        self.observation_space = Box(*bounds, dtype=self._dtype.type)
         self._previous: npt.NDArray[Any] | None = None
 
     def reset(
@@ -154,7 +133,7 @@ class AppendDifferences(
 
 
 @final
-class OrderedActions(gymnasium.ActionWrapper[Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
+class OrderedActions(gymnasium.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
     """One number in [-1, 1] instead of a Discrete action: equal intervals, in the actions' order.
 
     For actions that have an order, such as left, nothing and right. A policy then learns one output
@@ -165,13 +144,13 @@ class OrderedActions(gymnasium.ActionWrapper[Any, Any, Any], gymnasium.utils.Rec
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        RecordConstructorArgs.__init__(self)
         super().__init__(env)
         space = env.action_space
-        if not isinstance(space, gymnasium.spaces.Discrete):
-            raise UsageError(f"OrderedActions: the actions are {space}; expected Discrete ones")
+        if not isinstance(space, Discrete):
+            raise UsageError(f"the actions are {space}; expected Discrete ones")
         self._first, self._count = int(space.start), int(space.n)
-        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
 
     def action(self, action: npt.NDArray[Any]) -> np.int64:
         """The action in whose interval the number lies."""
@@ -179,9 +158,9 @@ class OrderedActions(gymnasium.ActionWrapper[Any, Any, Any], gymnasium.utils.Rec
         return np.int64(self._first + min(interval, self._count - 1))
 
 
-def _vector_space(wrapper: str, env: gymnasium.Env[Any, Any]) -> gymnasium.spaces.Box:
-    """The space of the observations; UsageError unless they are vectors."""
+def _box(env: gymnasium.Env[Any, Any], axes: int, expected: str) -> Box:
+    """The space of the observations; UsageError unless it is a Box of so many axes."""
     space = env.observation_space
-    if not (isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1):
-        raise UsageError(f"{wrapper}: the observations are {space}; expected vectors [n]")
+    if not (isinstance(space, Box) and len(space.shape) == axes):
+        raise UsageError(f"the observations are {space}; expected {expected}")
     return space

@@ -31,10 +31,8 @@ from esbench.environments.episode_check import (
     check_episodes,
 )
 from esbench.environments.make_environment import (
-    WrapperSettings,
     has_time_limit,
     make_environment,
-    time_limit,
 )
 from esbench.experiment.agent_trainer import _CountedEnvironment, play
 from esbench.experiment.run_trial import check_trials
@@ -176,7 +174,6 @@ def test_a_fault_is_named_in_one_sentence(fault: str, wrappers: list[str], words
     ("arguments", "words"),
     [
         (("nowhere:Env-v0",), "cannot be made"),
-        (("CartPole-v1", {"foo": 1}), "'foo'"),
         (("CartPole-v1", {}, [{"wraper": "x:y"}]), "wrapper"),
         (("doubles:Spaces-v0", {"observation": "text"}), "observation space has a Text space"),
         (("doubles:Spaces-v0", {"action": "text"}), "action space has a Text space"),
@@ -187,7 +184,7 @@ def test_an_environment_that_cannot_be_used_is_refused(arguments: Any, words: st
         check_environment(*arguments)
 
 
-def test_what_training_can_live_with_passes() -> None:
+def test_a_stateless_wrapper_and_a_late_nan_pass() -> None:
     check_environment("Faulty-v0", wrappers=[{"wrapper": OWN[0]}])
     check_environment("Faulty-v0", {"fault": "a late NaN"})  # which is the worst episode
 
@@ -199,7 +196,6 @@ def test_what_training_can_live_with_passes() -> None:
         "doubles:Walk-v0",
         "doubles:BadObservation-v0",  # a NaN equals itself
         "doubles:Raises-v0",  # training reports it
-        "FailsToBeMade-v0",
         "ALE/Pong-v5",
         *dict.fromkeys([*GYMNASIUM, *(e for e in esbench.list_environments() if "-v5" not in e)]),
     ],
@@ -211,21 +207,15 @@ def test_healthy_environments_pass(name: str) -> None:
         check_episodes(name, {}, wrappers)
 
 
-SEQUENCE = spaces.Sequence(spaces.Discrete(3))
-GRAPH = spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), spaces.Discrete(2))
-
-
 @pytest.mark.parametrize(
     "space",
     [
-        SEQUENCE,
-        GRAPH,
-        spaces.Tuple([spaces.Discrete(2), GRAPH]),
+        spaces.Tuple([spaces.Discrete(2), spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), None)]),
         spaces.OneOf([spaces.Sequence(spaces.Text(4)), spaces.MultiBinary(3)]),
     ],
 )
 @pytest.mark.parametrize("keeps", [False, True])
-def test_observations_without_vectors_are_compared_by_content(
+def test_observations_of_any_space_are_compared_by_content(
     monkeypatch: pytest.MonkeyPatch, space: Any, keeps: bool
 ) -> None:
     monkeypatch.setattr(episode_check, "make_environment", lambda *_: Observes(space, keeps))
@@ -237,7 +227,7 @@ def test_observations_without_vectors_are_compared_by_content(
         check_episodes("Mine-v0", {})
 
 
-def test_refused_before_anything_is_written(esbench: Run, tmp_path: Path) -> None:
+def test_a_refused_environment_writes_no_trial(esbench: Run, tmp_path: Path) -> None:
     name, out = "test_episode_check:BestCheck-v0", tmp_path / "out"
     grid = ["--env", name, "--algorithm", "openai_es", "--seeds", "0-1", "--out", str(out)]
     for command in (["run", "--workers", "2"], ["plan"]):
@@ -246,7 +236,7 @@ def test_refused_before_anything_is_written(esbench: Run, tmp_path: Path) -> Non
     assert not list(out.rglob("trial.json"))
 
 
-def test_checked_once_and_not_after_a_resume(
+def test_an_environment_is_checked_once_and_not_after_a_resume(
     make_trial: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
@@ -267,11 +257,10 @@ def test_checked_once_and_not_after_a_resume(
         assert len(sent) == 2
 
 
-def test_a_trainer_of_a_script_is_checked() -> None:
+def test_a_trainer_of_a_script_checks_its_environment() -> None:
+    name = "test_episode_check:BestCheck-v0"
     with (
-        esbench.make_trainer(
-            "openai_es", env="test_episode_check:BestCheck-v0", workers=1
-        ) as trainer,
+        esbench.make_trainer("openai_es", env=name, workers=1) as trainer,
         pytest.raises(UsageError, match="Best keeps state"),
     ):
         trainer.train(env_steps=1)
@@ -287,17 +276,13 @@ def test_an_environment_without_a_time_limit_needs_one(esbench: Run, tmp_path: P
     settings = ["--set", "evaluation.episodes=3", "--workers", "1", "--quiet"]
     assert esbench("plan", *RUN, *limited)[0] == 0
     assert esbench("run", *RUN, *limited, *settings)[0] == 0
-    lengths = load_scores_of(tmp_path)
-    assert lengths == [20, 20, 20]
-
-
-def load_scores_of(path: Path) -> list[int]:
-    (trial,) = (TrialFolder(found.parent) for found in path.rglob("trial.json"))
+    (path,) = tmp_path.rglob("trial.json")
+    trial = TrialFolder(path.parent)
+    assert trial.result()["lengths"] == [20, 20, 20]
     environment = trial.spec().environment
     assert environment.max_episode_steps is None
     plain = gymnasium.make(environment.id, **environment.kwargs)
     assert plain.get_wrapper_attr("_max_episode_steps") == 20
-    return [int(length) for length in trial.result()["lengths"]]
 
 
 @pytest.mark.parametrize(
@@ -313,12 +298,10 @@ def load_scores_of(path: Path) -> list[int]:
         ("nowhere:Env-v0", {}, True),
     ],
 )
-def test_the_limit_is_of_the_environment_only_if_it_has_none(
+def test_a_limit_is_passed_to_the_environment_only_if_it_has_none(
     name: str, kwargs: dict[str, Any], limited: bool
 ) -> None:
     assert has_time_limit(name, kwargs) is limited
-    if not limited:
-        assert time_limit(name, kwargs) is None
     if name.startswith("nowhere"):
         return
     for cap in (7, "adaptive"):
@@ -358,24 +341,12 @@ def test_an_episode_that_goes_on_in_training_is_refused(
 def test_a_bound_that_excludes_zero_is_named(
     monkeypatch: pytest.MonkeyPatch, action_space: Any, named: str | None
 ) -> None:
-    def make() -> gymnasium.Env:
-        env = gymnasium.make("CartPole-v1")
-        env.action_space = action_space
-        return env
-
-    monkeypatch.setattr(episode_check, "make_environment", lambda *given: make())
-    own = WrapperSettings.model_validate({"wrapper": "own:Clip", "most": 2.0})
-    warning = bounds_without_zero("Mine-v0", {}, (own,))
+    env = gymnasium.make("CartPole-v1")
+    env.action_space = action_space
+    monkeypatch.setattr(episode_check, "make_environment", lambda *given: env)
+    warning = bounds_without_zero("Mine-v0", {})
     assert (warning is None) == (named is None)
-    if named and warning:
-        assert named in warning
-        remedied = isinstance(action_space, spaces.Box)
-        assert ("RescaleAction" in warning) == remedied
-        if remedied:
-            assert warning.endswith(
-                '"Mine-v0".wrappers=[{wrapper="own:Clip",most=2.0},{wrapper='
-                '"gymnasium.wrappers:RescaleAction",min_action=-1.0,max_action=1.0}]\''
-            )
+    assert warning is None or f"{named}, " in warning
 
 
 def test_the_warning_about_bounds_arrives_once() -> None:
@@ -388,7 +359,7 @@ def test_the_warning_about_bounds_arrives_once() -> None:
     assert warning.startswith("doubles:Valve-v0: ")
 
 
-def test_a_slot_without_an_episode_is_not_one_without_an_end(
+def test_a_slot_without_an_episode_does_not_count_its_steps(
     make_spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(player, "LONGEST", 20)
@@ -407,7 +378,7 @@ def test_a_slot_without_an_episode_is_not_one_without_an_end(
         assert len(found) == len(tasks)
 
 
-def test_an_episode_without_an_end_ends_every_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_loop_ends_an_episode_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episode_check, "LONGEST", 50)
     monkeypatch.setattr(render_trial, "_draw", lambda env, environment: None)
     kwargs = {"length": 2**40, "max_episode_steps": -1}

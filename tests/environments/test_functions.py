@@ -73,7 +73,7 @@ def test_values_by_hand(
 
 
 @by_name
-def test_the_optimum_is_0_and_nothing_is_below(name: str) -> None:
+def test_a_function_is_zero_at_its_optimum_and_positive_elsewhere(name: str) -> None:
     for dimension in (2, 10):
         best = optimum(name, dimension)
         assert FUNCTIONS[name](best) == 0.0
@@ -83,15 +83,12 @@ def test_the_optimum_is_0_and_nothing_is_below(name: str) -> None:
 
 
 @by_name
-def test_leading_axes_are_kept(name: str) -> None:
+def test_a_batch_of_points_has_the_values_of_its_points(name: str) -> None:
     batch = points(2, 3, 5)
     values = FUNCTIONS[name](batch)
-    assert values.shape == (2, 3)
-    assert values.dtype == np.float64
+    assert (values.shape, values.dtype) == ((2, 3), np.float64)
     expected = [[float(FUNCTIONS[name](point)) for point in row] for row in batch]
     np.testing.assert_allclose(values, expected, rtol=1e-13)
-    assert FUNCTIONS[name](batch[0, 0]).shape == ()
-    np.testing.assert_array_equal(FUNCTIONS[name](np.zeros((0, 5))), np.zeros(0))
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 10, 64])
@@ -100,29 +97,23 @@ def test_the_rotation_is_orthogonal(dimension: int) -> None:
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(dimension), rtol=0, atol=1e-14)
     x = points(4, dimension)
     np.testing.assert_allclose(rotated_ellipsoid(x), ellipsoid(x @ matrix.T), rtol=1e-9)
-    np.testing.assert_allclose(rotated_ellipsoid(x @ matrix), ellipsoid(x), rtol=1e-9)
 
 
-def test_the_rotation_is_always_the_same_and_mixes_all_coordinates() -> None:
+def test_the_rotation_is_the_same_on_every_machine_and_mixes_all_coordinates() -> None:
     matrix = rotation(10)
     assert (np.abs(matrix) > 1e-4).all()
-    assert np.abs(matrix).max() < 0.9
-    np.testing.assert_allclose(
-        matrix[0, :3], [0.26454211, 0.22746802, 0.14755949], rtol=0, atol=1e-8
-    )
-    assert not matrix.flags.writeable
+    first = [0.26454211, 0.22746802, 0.14755949]
+    np.testing.assert_allclose(matrix[0, :3], first, rtol=0, atol=1e-8)
 
 
-def test_the_shift_is_neither_at_the_origin_nor_out_of_reach() -> None:
+def test_the_shift_is_within_2_and_has_the_same_first_coordinates_in_all_dimensions() -> None:
     np.testing.assert_allclose(shift(3), [0.472135955, -1.05572809, 1.416407865], atol=1e-9)
     np.testing.assert_array_equal(shift(100)[:10], shift(10))
     assert (np.abs(shift(100)) <= 2).all()
     assert len(set(shift(100))) == 100
-    for dimension in (1, 2, 10, 100):
-        assert np.sqrt(np.mean(shift(dimension) ** 2)) > 0.4
 
 
-def test_every_environment_has_a_file_and_says_it_is_a_function() -> None:
+def test_every_function_environment_has_a_file_and_the_kind_function() -> None:
     assert set(ENVIRONMENTS) == {
         name for name in environment_names() if environment_kind(name) == "function"
     }
@@ -161,7 +152,7 @@ def test_an_episode_is_one_step_that_shows_the_point_tried(name: str) -> None:
     assert (type(reward), terminated, truncated) == (float, True, False)
 
 
-def test_noise_is_the_seeds_and_has_its_deviation() -> None:
+def test_noise_depends_on_the_seed_and_has_its_standard_deviation() -> None:
     assert play(NOISY, np.zeros(10), seed=3) == play(NOISY, np.zeros(10), seed=3)
     assert play(NOISY, np.zeros(10), seed=3) != play(NOISY, np.zeros(10), seed=4)
     clean = play(SPHERE, np.zeros(10))
@@ -180,9 +171,9 @@ def test_noise_is_the_seeds_and_has_its_deviation() -> None:
     ("name", "kwargs", "words"),
     [
         (SPHERE, {"dimension": 0}, "dimension = 0: .*1"),
-        (SPHERE, {"dimension": True}, "dimension = True: expected"),
-        ("esbench/Rosenbrock-v0", {"dimension": 1}, "dimension = 1: .* of at least 2"),
-        (NOISY, {"noise": -0.1}, "noise = -0.1: expected a number of at least 0"),
+        (SPHERE, {"dimension": 2.5}, "dimension = 2.5: expected"),
+        ("esbench/Rosenbrock-v0", {"dimension": 1}, "dimension = 1: .* at least 2"),
+        (NOISY, {"noise": -0.1}, "noise = -0.1: expected at least 0"),
         (NOISY, {"noise": math.inf}, "noise = inf: expected"),
         (SPHERE, {"function": "sphare"}, "unknown function 'sphare'; did you mean 'sphere'"),
         (SPHERE, {"dimensions": 3}, "TypeError: .*unexpected keyword argument 'dimensions'"),
@@ -195,13 +186,10 @@ def test_wrong_kwargs_are_one_sentence(name: str, kwargs: dict[str, Any], words:
     assert re.fullmatch(f"{start}{words}.*", str(caught.value))
 
 
-def test_a_point_of_another_shape_is_refused() -> None:
-    for wrong in (1.0, np.zeros((3, 0))):
-        with pytest.raises(UsageError, match=r"points of shape \(.*expected \[..., P\]"):
-            sphere(wrong)
-    for shape in ((), (1,), (9,), (1, 10)):
-        with pytest.raises(UsageError, match=r"a point of shape \(.*expected \(10,\)"):
-            play(SPHERE, np.zeros(shape))
+@pytest.mark.parametrize("shape", [(), (1,), (9,), (1, 10)])
+def test_a_point_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match=r"a point of shape \(.*expected \(10,\)"):
+        play(SPHERE, np.zeros(shape))
 
 
 def test_gymnasium_finds_them_by_the_name_of_the_package() -> None:

@@ -1,4 +1,4 @@
-"""What an environment returns against its spaces: a failed trial whose error names it."""
+"""What an environment returns is checked against its spaces."""
 
 import re
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def play(kind: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_wrong_answer_is_a_failure_that_names_the_environment(kind: str) -> None:
+def test_a_wrong_answer_fails_and_names_the_environment(kind: str) -> None:
     with pytest.raises(TrainingError, match=re.escape(WRONG[kind])) as error:
         play(kind)
     assert NAME in str(error.value)
@@ -65,31 +65,13 @@ DEEP = spaces.Tuple(
     [spaces.Dict(c=spaces.MultiDiscrete([3, 4], start=[2, -1])), spaces.Discrete(2)]
 )
 EITHER = spaces.OneOf([spaces.Discrete(2), spaces.Box(-1, 1, (3,))])
-
-
-BYTES = spaces.Box(0, 255, (2,), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("space", "given", "fits"),
-    [
-        *((BYTES, [0.2, 0.9], False), (BYTES, [3.0, 4.0], True), (BYTES, [1, 2], True)),
-        *((BYTES, [300, 0], False), (BYTES, [-1, 0], False), (BYTES, [0.5, 300.7], False)),
-        (spaces.Box(0, 255, (), np.uint8), 300, False),
-        (spaces.Box(-1, 1, (2,), np.float32), [10**400, 0], False),
-    ],
-)
-def test_a_space_changes_no_number(space: Any, given: Any, fits: bool) -> None:
-    checked = ReturnedValues("Env-v0", space)
-    for observation in (given, np.array(given)):
-        if fits:
-            np.testing.assert_array_equal(checked.observation(observation), given)
-        else:
-            with pytest.raises(TrainingError, match=f"Env-v0.* {space.dtype}, which would change"):
-                checked.observation(observation)
+BYTES, BYTE = spaces.Box(0, 255, (2,), np.uint8), spaces.Box(0, 255, (), np.uint8)
 
 
 def flat_observation(space: Any, given: Any) -> np.ndarray:
+    """What a policy sees of an observation."""
+    if isinstance(space, spaces.Box):
+        return np.asarray(ReturnedValues("Mine-v0", space).observation(given))
     env = gymnasium.make("CartPole-v1").unwrapped
     env.observation_space = space
     env.reset = lambda **_: (given, {})  # type: ignore[method-assign]
@@ -100,38 +82,34 @@ def flat_observation(space: Any, given: Any) -> np.ndarray:
 @pytest.mark.parametrize(
     ("space", "given", "words"),
     [
-        (
-            spaces.MultiDiscrete([3, 4]),
-            np.array([3, 2]),
-            "an observation has the number 3;.*0 to 2",
-        ),
+        (BYTES, [0.2, 0.9], "uint8, which would change it"),
+        (BYTES, [300, 0], "uint8, which would change it"),
+        (BYTES, np.array([-1, 0]), "uint8, which would change it"),
+        (BYTES, np.array([0.5, 300.7]), "uint8, which would change it"),
+        (BYTE, 300, "300 .*uint8, which would change it"),
+        (spaces.Box(-1, 1, (2,)), [10**400, 0], r"2 values \(list\)"),
+        (spaces.MultiDiscrete([3, 4]), np.array([3, 2]), "an observation has the number 3;"),
         (spaces.MultiDiscrete([3, 4]), [-1, 2], "an observation has the number -1;"),
         (spaces.MultiDiscrete([3, 4]), np.array([1.5, 2]), "int64, which would change it"),
         (spaces.MultiDiscrete([3, 4]), np.array([1]), r"shape \(1,\).*shape \(2,\)"),
         (spaces.MultiBinary(2), np.array([1, 5]), "the number 5; expected 0 to 1"),
         (spaces.MultiBinary((2, 3)), np.zeros(6, int), r"shape \(6,\).*shape \(2, 3\)"),
         (PAIR, {"a": -1, "b": np.zeros(2)}, r"the part \['a'\] of .* number -1; expected 0 to 2"),
-        (PAIR, {"a": 10**30, "b": np.zeros(2)}, r"\['a'\].* number 10+;"),
+        (PAIR, {"a": 10**30, "b": np.zeros(2)}, r"\['a'\].* is 10+ \(int\)"),
         (PAIR, {"a": 1.5, "b": np.zeros(2)}, r"\['a'\].* 1\.5 .*would change it"),
         (PAIR, {"a": None, "b": np.zeros(2)}, r"\['a'\] .* is None"),
         (PAIR, {"a": 1}, r"mapping with the keys \['a'\]; its space has the keys \['a', 'b'\]"),
         (PAIR, np.zeros(5), r"shape \(5,\).* has the keys"),
         (PAIR, None, "None.* has the keys"),
-        (DEEP, ({"c": np.array([2, 3])}, 1), r"\[0\]\['c'\] .*number 3; expected -1 to 2"),
+        (DEEP, ({"c": np.array([2, 3])}, 1), r"\[0\]\['c'\] .*number 3; expected .*-1.* to "),
         (DEEP, ({"c": np.array([2, 0])},), r"1 values \(tuple\); its space has 2 parts"),
         (EITHER, (-1, np.zeros(3)), r"\[0\] .* number -1; expected 0 to 1"),
         (EITHER, (0, np.zeros(3)), r"\[1\] .*\(3,\).* the shape \(\)"),
-        (
-            spaces.Dict(a=spaces.Box(0, 255, (2,), np.uint8)),
-            {"a": np.array([300, 0])},
-            "uint8, which",
-        ),
+        (spaces.Dict(a=BYTES), {"a": np.array([300, 0])}, "uint8, which"),
         (spaces.Dict(a=spaces.Box(-1, 1, (2,))), {"a": [np.inf, 0]}, r"\['a'\].* infinite"),
     ],
 )
-def test_a_composite_observation_outside_its_space_is_named(
-    space: Any, given: Any, words: str
-) -> None:
+def test_an_observation_outside_its_space_is_refused(space: Any, given: Any, words: str) -> None:
     with pytest.raises(TrainingError, match=f"environment 'Mine-v0': .*{words}"):
         flat_observation(space, given)
 
@@ -139,6 +117,8 @@ def test_a_composite_observation_outside_its_space_is_named(
 @pytest.mark.parametrize(
     ("space", "given", "same"),
     [
+        (BYTES, [3.0, 4.0], np.array([3, 4], np.uint8)),
+        (BYTES, np.array([1, 2]), np.array([1, 2], np.uint8)),
         (PAIR, {"a": True, "b": [0, 5], "c": "more"}, {"a": 1, "b": np.array([0, 5.0])}),
         (PAIR, {"a": 1.0, "b": np.array([9, -9])}, {"a": 1, "b": np.array([9.0, -9.0])}),
         (PAIR, {"a": np.array(2), "b": np.full(2, np.nan)}, {"a": 2, "b": np.full(2, np.nan)}),
@@ -149,11 +129,10 @@ def test_a_composite_observation_outside_its_space_is_named(
         (EITHER, (np.int64(1), [1, 2, 3]), (1, np.array([1.0, 2.0, 3.0]))),
     ],
 )
-def test_a_composite_observation_of_other_types_is_flattened(
+def test_an_observation_of_other_types_has_the_same_vector(
     space: Any, given: Any, same: Any
 ) -> None:
-    expected = spaces.flatten(space, same)
-    found = flat_observation(space, given)
+    expected, found = spaces.flatten(space, same), flat_observation(space, given)
     np.testing.assert_array_equal(found, expected)
     assert found.dtype == expected.dtype  # type: ignore[union-attr]
 
@@ -165,17 +144,16 @@ def test_a_composite_observation_of_other_types_is_flattened(
         *(spaces.MultiBinary((2, 3)), spaces.MultiDiscrete(np.array([[2, 3]]))),
     ],
 )
-def test_every_sample_of_a_composite_space_is_flattened(space: Any) -> None:
+def test_every_sample_of_a_composite_space_has_gymnasiums_vector(space: Any) -> None:
     space.seed(0)
     for _ in range(20):
         sample = space.sample()
-        np.testing.assert_array_equal(
-            flat_observation(space, sample), spaces.flatten(space, sample)
-        )
+        flat = flat_observation(space, sample)
+        np.testing.assert_array_equal(flat, spaces.flatten(space, sample))
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-def test_a_right_answer_is_taken_whatever_its_types(kind: str) -> None:
+def test_an_answer_of_other_types_gives_the_same_result(kind: str) -> None:
     observations, rewards, terminated, _, _ = play(kind)
     expected = play("")
     np.testing.assert_array_equal(observations, expected[0])
@@ -183,11 +161,13 @@ def test_a_right_answer_is_taken_whatever_its_types(kind: str) -> None:
     np.testing.assert_array_equal(terminated, expected[2])
 
 
-def test_the_kinds_are_those_of_the_environment() -> None:
+def test_every_kind_of_answer_is_tested() -> None:
     assert {*WRONG, *RIGHT} == {*Answers.KINDS}
 
 
-def test_it_fails_its_trial_only(make_spec: Callable[..., TrialSpec], pool: WorkerPool) -> None:
+def test_a_wrong_answer_fails_its_trial(
+    make_spec: Callable[..., TrialSpec], pool: WorkerPool
+) -> None:
     spec = make_spec(NAME, environment={NAME: {"kwargs": {"kind": "reward text"}}})
     with (
         make_trainer(spec, pool) as trainer,

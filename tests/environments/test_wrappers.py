@@ -1,23 +1,21 @@
 """Wrappers change episodes and observations as they say."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from command_line import Run
 from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers import DiscretizeAction, FrameStackObservation, NormalizeReward
 
 from esbench import make_trainer
 from esbench.core.errors import UsageError
 from esbench.environments.episode_check import check_episodes
-from esbench.environments.make_environment import WrapperSettings, register_family
+from esbench.environments.make_environment import WrapperSettings
 from esbench.environments.wrappers import (
     AppendDifferences,
     ChannelsFirst,
@@ -44,7 +42,7 @@ def episode(env: gymnasium.Env, seed: int) -> list[bytes]:
     return seen
 
 
-def test_every_episode_is_that_of_a_new_instance() -> None:
+def test_new_instance_plays_every_episode_as_the_first() -> None:
     name = "BipedalWalker-v3"
     make = partial(gymnasium.make, name, max_episode_steps=60)
     new = [episode(make(), seed) for seed in SEEDS]
@@ -56,7 +54,7 @@ def test_every_episode_is_that_of_a_new_instance() -> None:
     check_episodes(name, {}, (WRAPPER,))
 
 
-def test_the_arguments_and_wrappers_of_the_environment_are_kept() -> None:
+def test_new_instance_keeps_the_arguments_and_wrappers_before_it() -> None:
     made = gymnasium.make("CartPole-v1", max_episode_steps=7, render_mode="rgb_array")
     env = NewInstance(NormalizeReward(made, gamma=0.5))
     for seed in range(2):
@@ -64,16 +62,15 @@ def test_the_arguments_and_wrappers_of_the_environment_are_kept() -> None:
         assert np.shape(env.render()) == (400, 600, 3)
         assert isinstance(env.env, NormalizeReward)
         assert env.env.gamma == 0.5
+    env = NewInstance(ChannelsFirst(gymnasium.make("CarRacing-v3")))
+    assert [env.reset(seed=seed)[0].shape for seed in range(2)] == [(3, 96, 96)] * 2
+    env.close()
 
 
-def test_wrappers_before_it_are_made_again_or_refused() -> None:
+def test_new_instance_refuses_what_it_cannot_make_again() -> None:
     class Plain(gymnasium.Wrapper):
         pass
 
-    env = NewInstance(ChannelsFirst(gymnasium.make("CarRacing-v3")))
-    shapes = [env.reset(seed=seed)[0].shape for seed in range(2)]
-    assert shapes == [(3, 96, 96)] * 2
-    env.close()
     with pytest.raises(UsageError, match="Plain .*expected NewInstance first"):
         NewInstance(Plain(gymnasium.make("CartPole-v1")))
     with pytest.raises(UsageError, match="CartPoleEnv .*expected NewInstance first"):
@@ -84,29 +81,13 @@ def test_a_trial_records_the_version_of_box2d(make_trial: Callable[..., Trial]) 
     assert user_code(make_trial("LunarLander-v3").spec) == {"Box2D": version("Box2D")}
 
 
-def test_a_missing_box2d_is_one_sentence_with_the_command_that_installs_it(
-    esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "Box2D", None)
-    code, _, err = esbench("eval", "--random-policy", "LunarLander-v3")
-    assert code == 2
-    assert "pip install '.[box2d]'" in " ".join(err.split())
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_channels_of_an_image_come_first() -> None:
+def test_channels_first_moves_the_last_axis_of_an_image_and_of_its_bounds() -> None:
     image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
     env = gymnasium.make("CartPole-v1")
-    env.observation_space = gymnasium.spaces.Box(image, image + 100, dtype=np.uint8)
-    moved = ChannelsFirst(env)
-    assert moved.observation_space.shape == (3, 2, 4)
-    assert moved.observation_space.dtype == np.uint8
-    seen = moved.observation(image)
-    assert moved.observation_space.contains(seen)
-    for channel in range(3):
-        np.testing.assert_array_equal(seen[channel], image[:, :, channel])
+    env.observation_space = Box(image, image + 100, dtype=np.uint8)
+    moved, first = ChannelsFirst(env), image.transpose(2, 0, 1)
+    assert moved.observation_space == Box(first, first + 100, dtype=np.uint8)
+    np.testing.assert_array_equal(moved.observation(image), first)
 
 
 def observations(env: gymnasium.Env, episodes: int = 2) -> list[np.ndarray]:
@@ -119,8 +100,7 @@ def observations(env: gymnasium.Env, episodes: int = 2) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["esbench/Pong-ram-v5", "CartPole-v1"])
-def test_differences_are_those_of_the_last_two_observations(name: str) -> None:
-    register_family(name)
+def test_append_differences_subtracts_the_observation_before(name: str) -> None:
     moved = AppendDifferences(gymnasium.make(name))
     stacked = FrameStackObservation(gymnasium.make(name), 2)  # begins with the first one twice
     for seen, (before, now) in zip(observations(moved), observations(stacked), strict=True):
@@ -130,12 +110,9 @@ def test_differences_are_those_of_the_last_two_observations(name: str) -> None:
         np.testing.assert_array_equal(seen, np.concatenate([now, difference]))
 
 
-def test_entries_of_a_vector_are_selected_in_order() -> None:
-    plain = gymnasium.make("CartPole-v1")
-    some = SelectEntries(gymnasium.make("CartPole-v1"), [2, 0])
-    assert some.observation_space.shape == (2,)
-    assert isinstance(some.observation_space, gymnasium.spaces.Box)
-    assert isinstance(plain.observation_space, gymnasium.spaces.Box)
+def test_select_entries_keeps_the_order_of_its_indices() -> None:
+    plain: Any = gymnasium.make("CartPole-v1")
+    some: Any = SelectEntries(gymnasium.make("CartPole-v1"), [2, 0])
     np.testing.assert_array_equal(some.observation_space.high, plain.observation_space.high[[2, 0]])
     for seen, whole in zip(observations(some), observations(plain), strict=True):
         np.testing.assert_array_equal(seen, whole[[2, 0]])
@@ -143,10 +120,9 @@ def test_entries_of_a_vector_are_selected_in_order() -> None:
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "MountainCar-v0", "LunarLander-v3"])
 def test_ordered_actions_are_those_that_gymnasium_divides_again(name: str) -> None:
-    plain = gymnasium.make(name, max_episode_steps=30)
-    assert isinstance(plain.action_space, gymnasium.spaces.Discrete)
+    plain: Any = gymnasium.make(name, max_episode_steps=30)
     ordered = OrderedActions(gymnasium.make(name, max_episode_steps=30))
-    assert ordered.action_space == gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    assert ordered.action_space == Box(-1.0, 1.0, (1,), np.float32)
     divided = DiscretizeAction(ordered, bins=int(plain.action_space.n))
     for seed in SEEDS:
         plain.reset(seed=seed)
@@ -157,14 +133,12 @@ def test_ordered_actions_are_those_that_gymnasium_divides_again(name: str) -> No
 
 def test_intervals_of_ordered_actions_are_equal_and_reach_both_ends() -> None:
     env = gymnasium.make("CartPole-v1")
-    env.action_space = gymnasium.spaces.Discrete(4, start=-1)
+    env.action_space = Discrete(4, start=-1)
     ordered = OrderedActions(env)
     numbers = [-1.0, -0.51, -0.5, -0.01, 0.0, 0.49, 0.5, 1.0]
     chosen = [ordered.action(np.array([number], np.float32)) for number in numbers]
     assert chosen == [-1, -1, 0, 0, 1, 1, 2, 2]
     assert all(env.action_space.contains(action) for action in chosen)
-    with pytest.raises(UsageError, match="Box.*Discrete"):
-        OrderedActions(gymnasium.make("Pendulum-v1"))
 
 
 @pytest.mark.parametrize(
@@ -172,15 +146,16 @@ def test_intervals_of_ordered_actions_are_equal_and_reach_both_ends() -> None:
     [
         (ChannelsFirst, "CartPole-v1", "height, width, channels"),
         (AppendDifferences, "FrozenLake-v1", r"vectors \[n\]"),
-        (partial(SelectEntries, indices=[0]), "FrozenLake-v1", r"vectors \[n\]"),
         (OrderedActions, "Pendulum-v1", "Box.*Discrete"),
         *(
             (partial(SelectEntries, indices=indices), "CartPole-v1", "indices")
-            for indices in ([], [4], [-1], [0, 0], [True], [0.5], "01", 3, None)
+            for indices in ([], [4], [-1], [0, 0], [0.5], "01")
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(wrap: Any, name: str, words: str) -> None:
+def test_an_environment_or_argument_that_does_not_fit_is_refused(
+    wrap: Any, name: str, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
         wrap(gymnasium.make(name))
 

@@ -7,7 +7,6 @@ number of slots changes no result.
 
 from __future__ import annotations
 
-import copy
 import time
 from typing import Any, Final, final
 
@@ -19,11 +18,12 @@ from numpy import ndarray
 
 from esbench.core.flat_spaces import never_flat
 from esbench.environments.backends.backend import Array, Backend, StepResult, register_backend
-from esbench.environments.make_environment import Wrappers, make_environment, wrapped
-from esbench.environments.returned_values import FLOATS, ReturnedValues
+from esbench.environments.make_environment import Wrappers, make_environment
+from esbench.environments.returned_values import ReturnedValues
 
 LONG: Final = 4.0  # seconds to make the environments of a worker
 FEW: Final = 8  # environments, however long they take
+FLOATS: Final = {np.dtype(name) for name in ("float16", "float32", "float64")}
 
 
 @final
@@ -34,8 +34,7 @@ class GymnasiumBackend(Backend):
     Observations that are neither boxes nor discrete are checked, and flattened by Gymnasium.
 
     Raises:
-        UsageError: the environment cannot be made. If only a later slot's environment fails, its
-            own error is raised, because the input is not at fault.
+        UsageError: the environment cannot be made.
     """
 
     @classmethod
@@ -46,9 +45,9 @@ class GymnasiumBackend(Backend):
     def __init__(
         self, environment_id: str, kwargs: dict[str, Any], slots: int, wrappers: Wrappers = ()
     ) -> None:
-        self._id, self._kwargs, self._wrappers = environment_id, kwargs, wrappers
+        self._given = environment_id, kwargs, wrappers
         started = time.perf_counter()
-        self._envs = [flattened(make_environment(environment_id, kwargs, wrappers), environment_id)]
+        self._envs = [self._make()]
         if slots > FEW and (time.perf_counter() - started) * slots > LONG:
             started = time.perf_counter()  # a second time: the first one includes imports
             self._envs.append(self._make())
@@ -63,6 +62,9 @@ class GymnasiumBackend(Backend):
         self._may_be_infinite = self.observations.dtype.kind == "f"
         self._fitting = FLOATS if self._may_be_infinite else {self.observations.dtype}
 
+    def _make(self) -> gymnasium.Env[Any, Any]:
+        return flattened(make_environment(*self._given), self._given[0])
+
     def start(self, slot: int, seed: int) -> None:
         """Begin an episode in one slot, whose environment is made on first use."""
         while len(self._envs) <= slot:
@@ -72,11 +74,6 @@ class GymnasiumBackend(Backend):
         self.observations[slot] = self._returned.observation(observation)
         self._terminations[slot] = self._truncations[slot] = False
         self.live[slot] = True
-
-    def _make(self) -> gymnasium.Env[Any, Any]:
-        arguments = copy.deepcopy(self._kwargs)  # no two slots share a list
-        env = gymnasium.make(self._id, disable_env_checker=True, **arguments)
-        return flattened(wrapped(env, self._wrappers), self._id)
 
     def expose(self) -> None:
         """Do nothing: everything is kept anyway."""
@@ -129,14 +126,10 @@ class GymnasiumBackend(Backend):
 
 
 def flattened(env: gymnasium.Env[Any, Any], name: str) -> gymnasium.Env[Any, Any]:
-    """The environment, with vectors for composite observations if they can be flattened.
-
-    Spaces without numbers stay as they are.
-    """
+    """The environment, with vectors for composite observations if they can be flattened."""
     space = env.observation_space
-    if isinstance(space, spaces.Box | spaces.Discrete) or never_flat(space):
-        return env
-    if not spaces.flatdim(space):
+    plain = isinstance(space, spaces.Box | spaces.Discrete) or never_flat(space)
+    if plain or not spaces.flatdim(space):
         return env
     fit = ReturnedValues(name, space).observation
     flat: gymnasium.Env[Any, Any] = TransformObservation(
