@@ -117,7 +117,7 @@ class ReturnedValues:
         """The value as an array of the space, if that changes no number."""
         dtype, shape = space.dtype, space.shape
         if value.__class__ is np.ndarray and value.dtype == dtype and value.shape == shape:
-            return value  # type: ignore[no-any-return]
+            return value
         given = np.empty(0, object)
         with contextlib.suppress(TypeError, ValueError):
             given = np.asarray(value)

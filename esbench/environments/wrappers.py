@@ -113,8 +113,8 @@ class AppendDifferences(gymnasium.ObservationWrapper[Any, Any, Any], RecordConst
         self._dtype = np.result_type(space.dtype, np.float32)
         low, high = space.low.astype(self._dtype), space.high.astype(self._dtype)
         with np.errstate(over="ignore"):  # bounds near the largest float: no bound
-            bounds = [np.concatenate(each) for each in ([low, low - high], [high, high - low])]
-        self.observation_space = Box(*bounds, dtype=self._dtype.type)
+            least, most = np.concatenate([low, low - high]), np.concatenate([high, high - low])
+        self.observation_space = Box(least, most, dtype=self._dtype.type)
         self._previous: npt.NDArray[Any] | None = None
 
     def reset(

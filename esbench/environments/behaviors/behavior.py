@@ -147,7 +147,7 @@ class FinalPosition(Behavior):
         info = view.info
         if "x_position" in info:
             return np.array([info["x_position"], info.get("y_position", 0.0)], dtype=np.float64)
-        data = getattr(view.environment.unwrapped, "data", None)
+        data: Any = getattr(view.environment.unwrapped, "data", None)
         if hasattr(data, "qpos"):
             first = np.ravel(data.qpos)[:2]
             return np.pad(first, (0, 2 - first.size))
