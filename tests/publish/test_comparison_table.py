@@ -22,7 +22,6 @@ from esbench.publish.tables.score_table import score_table
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
 BAD = [score - 100 for score in GOOD]
-FORMATS = ("json", "markdown", "csv", "latex")
 
 
 @pytest.fixture
@@ -145,17 +144,14 @@ def test_rows_are_paired_by_their_name_and_then_by_equal_settings(tmp_path: Path
     assert (unequal.count("ars #"), name in unequal) == (2, False)
 
 
-def test_few_unequal_and_unfinished_seeds_are_named(tmp_path: Path) -> None:
+def test_unequal_and_unfinished_seeds_are_named(tmp_path: Path) -> None:
     write_scores(tmp_path / "a", GOOD[:3])
     write_scores(tmp_path / "b", GOOD)
     (trial,) = make_trials(tmp_path / "a", seeds=[9])
     write_trial(trial, error="Traceback")
     notes = " ".join(compare_sides(str(tmp_path / "a"), str(tmp_path / "b")).notes)
-    for words in ("Fewer than 10 seeds", "Unequal numbers", "too narrow", "1 trial without a sco"):
+    for words in ("fewer than 10 seeds", "Unequal numbers", "too narrow", "1 trial without a sco"):
         assert words in notes
-    write_scores(tmp_path / "c", GOOD[:1])  # has no interval that could be narrow
-    notes = " ".join(compare_sides(str(tmp_path / "b"), str(tmp_path / "c")).notes)
-    assert "narrow" not in notes
 
 
 MANY = {"sigma": 0.9, "learning_rate": 0.3, "shaping": "raw", "weight_decay": 0.1}
@@ -189,24 +185,14 @@ def test_settings_that_differ_are_named(
 
 
 @pytest.mark.usefixtures("two")
-def test_every_format(esbench: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    out = esbench("compare", "a", "b")[1]
-    table, _, _ = out.partition("Scores:")
-    assert max(map(len, table.splitlines())) <= 80
-    assert "…" not in table
-    assert out.splitlines()[-1].startswith("a against b: better on 1")
-    by_format = {name: esbench("compare", "a", "b", "--format", name)[1] for name in FORMATS}
-    content = json.loads(by_format["json"])
-    assert content["pairs"][1]["comparison"]["difference"]["value"] == pytest.approx(100)
-    assert content["outcome"].startswith("a against b")
-    rows = [line for line in by_format["markdown"].splitlines() if line.startswith("|")]
-    assert [row.count("|") for row in rows] == [8] * 5
-    assert "p: two-sided permutation test" in by_format["markdown"].partition("better on 1")[2]
-    frame = pd.read_csv(io.StringIO(by_format["csv"]))
-    pd.testing.assert_frame_equal(frame, comparison_frame(compare_sides("a", "b")))
-    assert r"\begin{tabular}{lrrrrrr}" in by_format["latex"]
-    assert "better on 1" in by_format["latex"]
+def test_csv_and_json_have_the_numbers_of_the_frame(esbench: Run) -> None:
+    frame = comparison_frame(compare_sides("a", "b"))
+    text = esbench("compare", "a", "b", "--format", "csv")[1]
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text)), frame)
+    content = json.loads(esbench("compare", "a", "b", "--format", "json")[1])
+    found = [pair["comparison"]["difference"]["value"] for pair in content["pairs"]]
+    assert found == frame["difference"].tolist()
+    assert content["outcome"] == frame.attrs["outcome"]
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
 import dataclasses
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run
 from fake_cells import make_cell
-from fake_trials import COMMAND, write_scores
+from fake_trials import write_scores
 from programs import compiled
 from rich.console import Console
 
 from esbench.cli.console import print_sheet
-from esbench.publish.tables.render_table import Sheet, as_latex, as_markdown
+from esbench.publish.tables.render_table import Sheet, as_latex
 from esbench.publish.tables.score_table import ACROSS, score_table, wide_frame, wide_sheet
 from esbench.results.cell import Cell
 
@@ -79,18 +77,6 @@ def test_a_row_an_algorithm_a_column_an_environment_and_the_best_over_all_first(
         "random policy": ["0.0", "0.0", "0.00"],
         "reference": ["100.0† [1]", "100.0 [2]", "1.00"],
     }
-    order, *rest = table.notes[2:]
-    assert order.startswith("Normalized IQM: over all runs of 2 environments, where 0 is")
-    assert rest[:2] == ["Seeds: 4 each.", "Steps of training, mean over seeds: 200."]
-    assert rest[4:] == [
-        "[1] Acrobot-v1: A, a paper; NOT comparable",
-        "[2] CartPole-v1: A, a paper; comparable",
-        "†: not comparable, for the reason given.",
-        f"Made by: {COMMAND}",
-    ]
-    best = as_markdown(table).splitlines()[2]
-    cells = r"50.0 \* [50.0, 50.0] | 50.0 = [50.0, 50.0] | 0.50 [0.50, 0.50]"
-    assert re.sub(" +", " ", best) == f"| snes | {cells} |"
 
 
 @pytest.mark.usefixtures("_frozen_scores")
@@ -99,7 +85,6 @@ def test_frozen_scores_stand_below_only_where_they_hold_for_all_rows(tmp_path: P
         write(tmp_path / "all", environment, "snes", [50.0] * 3)
     table = wide_sheet(score_table(tmp_path / "all"))
     assert entries(table)["reference"] == ["100.0† [1]", "100.0 [2]", "-", "1.00"]
-    assert any("of 2 environments, without Pendulum-v1," in note for note in table.notes)
     changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
     write(tmp_path / "runs", "CartPole-v1", "ars", [50.0] * 3)
     algorithms = {"snes": {}}
@@ -123,18 +108,7 @@ def test_without_a_sum_rows_are_sorted_by_their_mean_rank_with_ties_shared() -> 
     ]
     table = wide_sheet(rows)
     assert [cells[0] for cells in table.body] == ["d", "a", "b", "c", "e"]
-    assert any("mean of their ranks" in note for note in table.notes)
     assert table.header == ["Algorithm", "E0", "E1", "E2"]
-
-
-def test_seeds_and_steps_that_differ_are_in_the_footnotes() -> None:
-    rows = grid(["A", "B"], ["x", "y", "z"])
-    rows[1] = make_cell(environment="A", algorithm="y", seeds=3, env_steps=20_000.0)
-    notes = wide_sheet(rows).notes
-    assert "Seeds: 10 each, 3 of y on A." in notes
-    assert "Steps of training, mean over seeds: 20 k to 3.0 M (A); 3.0 M (B)." in notes
-    rows = [make_cell(algorithm=str(seeds), seeds=seeds) for seeds in range(3, 9)]
-    assert any(note.startswith("Seeds: 3 to 8;") for note in wide_sheet(rows).notes)
 
 
 def test_the_terminal_splits_a_table_that_is_wider_than_it() -> None:
@@ -164,16 +138,3 @@ def test_a_real_tex_sets_a_wide_table(tmp_path: Path) -> None:
     assert "Output written" in log, log[-2000:]
     for trouble in ("Overfull", "Float too large", "Missing character"):
         assert trouble not in log
-
-
-def test_the_command_prints_it(esbench: Run, tmp_path: Path) -> None:
-    write(tmp_path, "CartPole-v1", "snes", [50.0] * 3)
-    for form, expected in {
-        "text": r"snes +50\.0\n +\[50\.0, 50\.0\]",
-        "markdown": r"\| snes +\| 50\.0 \[50\.0, 50\.0\] \|",
-        "latex": r"snes & .*50\.0.*\{\[\}50\.0, 50\.0\].* \\\\\n",
-    }.items():
-        code, out, err = esbench("table", str(tmp_path), "--wide", "--format", form)
-        assert (code, err) == (0, "")
-        assert re.search(expected, out), out
-        assert "22.6" in out  # of random actions

@@ -7,7 +7,9 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,9 +28,16 @@ from esbench.publish.diagnosis import Diagnosis, diagnose_trial
 from esbench.publish.figures.style import assign_styles
 from esbench.publish.html.charts import charts_across, environment_charts
 from esbench.publish.html.plotly_chart import swatch
-from esbench.publish.tables.render_table import TEXTS
+from esbench.publish.tables.render_table import (
+    INTERVAL,
+    TEXTS,
+    Column,
+    Sheet,
+    interval_text,
+    make_sheet,
+)
 from esbench.publish.tables.score_table import score_table, sheet
-from esbench.publish.tables.table_notes import left_out, overall_interval, overall_sentences
+from esbench.publish.tables.table_notes import OVER_ALL
 from esbench.results.cell import Cell, normalized_scores
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import Overall, overall
@@ -42,7 +51,14 @@ if TYPE_CHECKING:
 NAME: Final = "report.html"
 STATUSES: Final[tuple[Status, ...]] = ("done", "running", "partial", "failed")
 DIGEST: Final = 12  # characters of a digest that are shown
-OVERALL: Final = ("Algorithm", "IQM", "95 % interval", "Mean", "Median", "Optimality gap")
+OVERALL: Final[tuple[Column[Overall], ...]] = (
+    Column("name", heading="Algorithm"),
+    Column("iqm", None, "IQM", format_share),
+    Column("", attrgetter("low", "high"), INTERVAL, partial(interval_text, write=format_share)),
+    Column("mean", None, "Mean", format_share),
+    Column("median", None, "Median", format_share),
+    Column("optimality_gap", None, "Optimality gap", format_share),
+)
 
 
 def write_report(root: Path, out: Path | None = None, title: str | None = None) -> Path:
@@ -92,10 +108,7 @@ def report_contents(root: Path, title: str | None = None) -> Json:
     styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
     diagnoses = [(cell, diagnose_trial(trial)) for cell in found for trial in cell.trials]
     environments = itertools.groupby(found, lambda cell: cell.environment)
-    table, scores = sheet(rows), normalized_scores(rows)
-    totals = overall(scores)
-    missing = left_out(rows, totals)
-    shown = {*overall_sentences(totals), *missing}
+    table, totals = sheet(rows), overall(normalized_scores(rows))
     made = [_origin(description) for cell in found for description in cell.descriptions]
     origins = list({str(origin): origin for origin in made}.values())
     return {
@@ -103,23 +116,14 @@ def report_contents(root: Path, title: str | None = None) -> Json:
         "facts": _facts(found),
         "sentences": [
             *_best(rows),
-            *missing,
             *_duplicates(found),
             _health(diagnoses),
         ],
         "algorithms": {name: swatch(style) for name, style in styles.items()},
-        "overall": {
-            "header": OVERALL,
-            "rows": [(item.name, _overall_cells(item)) for item in totals],
-            "best": (),
-        },
+        "overall": _table(make_sheet(OVERALL, totals), [item.name for item in totals]),
         "charts": charts_across(found, styles),
-        "scores": {
-            "header": table.header,
-            "rows": [(row.name, cells) for row, cells in zip(rows, table.body, strict=True)],
-            "best": {row for row, _ in table.best},
-        },
-        "notes": [note for note in table.notes if note not in shown],
+        "scores": _table(table, [row.name for row in rows]),
+        "notes": [note for note in table.notes if not note.startswith(OVER_ALL)],
         "environments": [environment_charts(list(group), styles) for _, group in environments],
         "findings": _findings(diagnoses, root),
         "cells": [_cell(cell, origins, root) for cell in found],
@@ -127,9 +131,12 @@ def report_contents(root: Path, title: str | None = None) -> Json:
     }
 
 
-def _overall_cells(item: Overall) -> list[str]:
-    rest = map(format_share, (item.mean, item.median, item.optimality_gap))
-    return [item.name, format_share(item.iqm), overall_interval(item).strip() or NONE, *rest]
+def _table(sheet: Sheet, names: Sequence[str]) -> Json:
+    return {
+        "header": sheet.header,
+        "rows": list(zip(names, sheet.body, strict=True)),
+        "best": {row for row, _ in sheet.best},
+    }
 
 
 def _facts(found: Sequence[Cell]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from esbench.policies.policy import POLICIES
 from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.tables.render_table import INTERVAL, Sheet
-from esbench.publish.tables.table_notes import seeds_notes, variety_notes
+from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, seeds_notes
 from esbench.results.statistics.estimates import iqm
 from esbench.store.provenance import Origin
 
@@ -194,7 +194,7 @@ def _default(settings: type[Settings], name: str) -> Any:
 
 def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
     """The footnote that names the rows whose held-out episodes are all the same one, if any."""
-    return variety_notes({row.title: "one" if row.one_episode else "varied" for row in rows})
+    return grouped((row.title, ONE_EPISODE) for row in rows if row.one_episode)
 
 
 def _shown(entry: Entry) -> tuple[object, ...]:

@@ -20,13 +20,12 @@ from esbench.grids.trial_spec import flatten
 from esbench.publish.tables.render_table import (
     Column,
     Sheet,
-    as_latex,
-    as_markdown,
+    export,
     interval_text,
+    make_sheet,
     records,
-    texts,
 )
-from esbench.publish.tables.table_notes import FEW_SEEDS, NARROW_BELOW, SEED_SCORES, TAIL
+from esbench.publish.tables.table_notes import SEED_SCORES, TAIL, seeds_notes
 from esbench.results.cell import (
     Cell,
     cells_named,
@@ -35,7 +34,7 @@ from esbench.results.cell import (
     seed_scores,
 )
 from esbench.results.sources import read_folder
-from esbench.results.statistics.estimates import MIN_RUNS, EpisodeStatistic
+from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.significance import (
     LEVEL,
     Comparison,
@@ -131,7 +130,7 @@ def compare_sides(
     )
     left_out = [cell for cell in (*ours, *theirs) if not any(cell in pair for pair in matched)]
     common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
-    notes = [*_cautions(pairs), *_left_out_notes(left_out, common), *_settings_notes(pairs)]
+    notes = [*_left_out_notes(left_out, common), *_cautions(pairs)]
     return Sides(first, second, statistic, pairs, _across(pairs), tuple(notes))
 
 
@@ -155,29 +154,18 @@ def outcome(sides: Sides) -> str:
     return f"{sides.first} is {'better' if better else 'worse'} than {sides.second}{end}"
 
 
-def _seeds(of: tuple[float, int]) -> str:
-    return f"{format_number(of[0])}\n({of[1]})"
-
-
-def _estimate(estimate: Estimate, write: Callable[[float], str]) -> str:
-    """A number above its interval."""
-    below = interval_text((estimate.low, estimate.high), write)
-    return write(estimate.value) if below == NONE else f"{write(estimate.value)}\n{below}"
-
-
-def _side_columns(key: str, heading: str, side: Literal[0, 1]) -> list[Column[Pair]]:
-    name = ("first", "second")[side]
-    score = attrgetter(f"comparison.{name}")
+def _side_columns(key: str, name: Literal["first", "second"]) -> list[Column[Pair]]:
+    side = ("first", "second").index(name)
     return [
         Column(key, attrgetter(f"{name}.name")),
-        Column(f"{key}_score", score),
+        Column(f"{key}_score", attrgetter(f"comparison.{name}")),
         Column(f"{key}_tail", attrgetter(f"{name}.tail")),
         Column(f"{key}_seeds", lambda pair: pair.comparison.runs[side]),
         Column(
             "",
-            lambda pair: (score(pair), pair.comparison.runs[side]),
+            attrgetter(f"comparison.{name}", "comparison.runs"),
             f"{key.upper()} (seeds)",
-            _seeds,
+            lambda value: f"{format_number(value[0])}\n({value[1][side]})",
         ),
     ]
 
@@ -189,23 +177,25 @@ def _estimate_columns(key: str, heading: str, write: Callable[[float], str]) -> 
     return [Column(key, attrgetter(f"{place}.value")), *ends, shown]
 
 
+def _estimate(estimate: Estimate, write: Callable[[float], str]) -> str:
+    """A number above its interval."""
+    below = interval_text((estimate.low, estimate.high), write)
+    return write(estimate.value) if below == NONE else f"{write(estimate.value)}\n{below}"
+
+
 def _signed(value: float) -> str:
     return NONE if math.isnan(value) else f"{value:+.2f}"
 
 
-def _both(tails: tuple[float, float]) -> str:
-    return ",\n".join(map(format_number, tails))
-
-
 COLUMNS: Final[tuple[Column[Pair], ...]] = (
-    Column("environment", heading="Environment"),
-    *_side_columns("a", "A (seeds)", 0),
-    *_side_columns("b", "B (seeds)", 1),
+    Column("environment"),
+    *_side_columns("a", "first"),
+    *_side_columns("b", "second"),
     *_estimate_columns("difference", "A - B", format_number),
     *_estimate_columns("improvement", "P(A > B)", "{:.2f}".format),
     Column("p_value", None, "p", "{:.2g}".format),
     Column("effect_size", attrgetter("comparison.effect_size"), "g", _signed),
-    Column("", attrgetter("tails"), "Tails", _both),
+    Column("", attrgetter("tails"), "Tails", lambda tails: ",\n".join(map(format_number, tails))),
 )
 
 
@@ -215,13 +205,9 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
     ``tail`` adds the tails of both sides, unless they are what is compared.
     """
     tail = tail and sides.statistic == "mean"
-    names = [pair.environment for pair in sides.pairs]
-    write = texts(COLUMNS)
-    header = [name for name in write if tail or name != "Tails"]
-    body = [[write[name](pair) for name in header] for pair in sides.pairs]
-    for cells, pair in zip(body, sides.pairs, strict=True):
-        if names.count(pair.environment) > 1:
-            cells[0] = f"{pair.environment} {pair.first.name}"
+    place = Column("", partial(_place, sides.pairs), "Environment")
+    table = make_sheet([place, *COLUMNS], sides.pairs, () if tail else ("Tails",))
+    body = list(table.body)
     if sides.across is not None:
         difference, improvement = sides.across
         across = {
@@ -229,31 +215,34 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
             "A - B": _estimate(difference, "{:+.2f}".format),
             "P(A > B)": _estimate(improvement, "{:.2f}".format),
         }
-        body.append([across.get(name, "") for name in header])
-    several = ", Holm-corrected" if len(sides.pairs) > 1 else ""
-    columns = (
-        f"Scores: interquartile means over seeds of {SEED_SCORES[sides.statistic]}. "
-        "Interval of A - B: 95 % percentile bootstrap over seeds. "
-        "P(A > B): the probability that a run of A beats a run of B, a tie counts half, with its "
-        "95 % interval by Newcombe (2006). "
-        f"p: two-sided permutation test of the means{several}. g: Hedges' effect size."
-    )
-    return Sheet(header, body, [columns, *[f"Tails: of A and B. {TAIL}"] * tail, *sides.notes])
+        body.append([across.get(name, "") for name in table.header])
+    notes = [
+        f"Scores: interquartile means over seeds of {SEED_SCORES[sides.statistic]}.",
+        "A - B: with its 95 % percentile bootstrap interval.",
+        "P(A > B): probability that a run of A beats one of B, with Newcombe's 95 % interval.",
+        "p: two-sided permutation test of the means, Holm-corrected. g: Hedges' effect size.",
+        *[f"Tails: of A and B. {TAIL}"] * tail,
+        *sides.notes,
+    ]
+    return replace(table, body=body, notes=notes)
+
+
+def _place(pairs: Sequence[Pair], pair: Pair) -> str:
+    """The environment, with the algorithm if several are compared in it."""
+    several = sum(pair.environment == other.environment for other in pairs) > 1
+    return f"{pair.environment} {pair.first.name}" if several else pair.environment
 
 
 def export_comparison(sides: Sides, format_: str) -> str:
     """A comparison as markdown, latex, csv or json; the last two in full precision."""
-    if format_ == "csv":
-        return comparison_frame(sides).to_csv(index=False)
     if format_ == "json":
         return _as_json(sides)
     tail = any(not math.isnan(tail) for pair in sides.pairs for tail in pair.tails)
-    shown, head = sheet(sides, tail=tail), f"A: {sides.first}; B: {sides.second}"
-    if format_ == "latex":
-        notes = [f"{head}. {outcome(sides)}.", *shown.notes]
-        return as_latex(replace(shown, notes=notes))
-    table, _, below = as_markdown(shown).partition("\n\n")
-    return "\n\n".join([head, table, f"{outcome(sides)}.", below])
+    table = sheet(sides, tail=tail)
+    first = f"A: {sides.first}; B: {sides.second}. {outcome(sides)}."
+    return export(
+        replace(table, notes=[first, *table.notes]), records(COLUMNS, sides.pairs), format_
+    )
 
 
 def comparison_frame(sides: Sides) -> pd.DataFrame:
@@ -350,56 +339,39 @@ def _across(pairs: Sequence[Pair]) -> tuple[Estimate, Estimate] | None:
 
 
 def _cautions(pairs: Sequence[Pair]) -> list[str]:
-    """Few or unequal seeds, and runs that are left out or diverged."""
-    notes = []
+    """Few or unequal seeds, runs that are left out or diverged, and settings that differ."""
     runs = [pair.comparison.runs for pair in pairs]
-    if min(map(min, runs)) < FEW_SEEDS:
-        notes.append(f"Fewer than {FEW_SEEDS} seeds on a side: small differences may be chance.")
-    if any(MIN_RUNS <= min(both) < NARROW_BELOW for both in runs):
-        notes.append(
-            f"With fewer than {NARROW_BELOW} seeds the intervals are too narrow: with 3 they "
-            "cover about 80 % instead of 95 %."
-        )
-    if (3, 3) in runs:
-        notes.append("With 3 seeds on each side p is at least 0.1.")
+    cells = [cell for pair in pairs for cell in (pair.first, pair.second)]
+    notes = seeds_notes([count for both in runs for count in both])
     if any(ours != theirs for ours, theirs in runs):
         notes.append(
-            "Unequal numbers of seeds: the interquartile means discard different shares of the "
-            "scores, so they differ if scores are skewed. The test and g use plain means."
+            "Unequal numbers of seeds: interquartile means discard other shares of them. The test "
+            "and g use plain means."
         )
-    paired = [cell for pair in pairs for cell in (pair.first, pair.second)]
-    if unfinished := sum(len(cell.runs) - len(cell.scores) for cell in paired):
+    if unfinished := sum(len(cell.runs) - len(cell.scores) for cell in cells):
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
-    if diverged := sum(cell.diverged for cell in paired):
-        known = all(cell.frozen.random for cell in paired)
-        worst = "its own side and the random policy" if known else "both sides"
-        notes.append(f"{counted(diverged, 'run')} diverged, counted as the worst of {worst}.")
+    if diverged := sum(cell.diverged for cell in cells):
+        runs_ = counted(diverged, "run")
+        notes.append(
+            f"{runs_} diverged. Each counts as the worst of its side and the random policy."
+        )
+    for pair in pairs:
+        if settings := _differences(pair.first, pair.second):
+            rest = len(settings) - MOST_DIFFERENCES
+            listed = "; ".join(settings[:MOST_DIFFERENCES]) + f"; and {rest} more" * (rest > 0)
+            notes.append(f"{_place(pairs, pair)}: A and B differ in {listed}.")
     return notes
 
 
 def _left_out_notes(left_out: Sequence[Cell], common: Collection[tuple[str, ...]]) -> list[str]:
     """The cells without a partner; ``common`` are the labels that both sides have."""
-    notes = []
-    if alone := [cell for cell in left_out if cell.labels not in common]:
-        notes.append(f"On one side only, not compared: {_contents(alone)}.")
-    if unequal := [cell for cell in left_out if cell.labels in common]:
-        notes.append(
-            "Not compared, because a side has several rows of this name and none on the other side "
-            f"has equal settings: {_contents(unequal)}."
-        )
-    return notes
-
-
-def _settings_notes(pairs: Sequence[Pair]) -> list[str]:
-    notes, names = [], [pair.environment for pair in pairs]
-    for pair in pairs:
-        if settings := _differences(pair.first, pair.second):
-            rest = len(settings) - MOST_DIFFERENCES
-            listed = "; ".join(settings[:MOST_DIFFERENCES]) + (f"; and {rest} more" * (rest > 0))
-            several = names.count(pair.environment) > 1
-            where = f"{pair.environment} {pair.first.name}" if several else pair.environment
-            notes.append(f"{where}: A and B differ in {listed}.")
-    return notes
+    alone = [cell for cell in left_out if cell.labels not in common]
+    unequal = [cell for cell in left_out if cell.labels in common]
+    texts = {
+        "On one side only, not compared": alone,
+        "Not compared, because no row of the other side has equal settings": unequal,
+    }
+    return [f"{text}: {_contents(cells)}." for text, cells in texts.items() if cells]
 
 
 def _differences(first: Cell, second: Cell) -> list[str]:

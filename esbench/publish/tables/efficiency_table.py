@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from esbench.publish.tables.render_table import (
     Column,
     Sheet,
     interval_text,
+    make_sheet,
     nan_last,
-    texts,
 )
-from esbench.publish.tables.table_notes import command_notes, seeds_notes, settings_notes
+from esbench.publish.tables.table_notes import command_notes, grouped, seeds_notes
 from esbench.results.cell import Cell
 from esbench.results.run import COSTS, Run
 from esbench.results.sources import read_folder
@@ -90,10 +90,6 @@ class Efficiency:
         return len(self.cell.runs) - self.runs
 
 
-def _of_cell(name: str) -> Callable[[Efficiency], Any]:
-    return attrgetter(f"cell.{name}")
-
-
 def _cost(name: str) -> Callable[[Efficiency], float]:
     return lambda row: row.costs[name]
 
@@ -102,27 +98,27 @@ def _reached(row: Efficiency) -> str:
     return NONE if math.isnan(row.target) else f"{row.reached} of {row.runs}"
 
 
+def _shares(ends: tuple[float, float]) -> str:
+    return interval_text(ends, format_share)
+
+
 def _area(row: Efficiency) -> str:
-    area, interval = format_share(row.area), interval_text(row.area_interval, format_share)
+    area, interval = format_share(row.area), _shares(row.area_interval)
     return area if interval == NONE else f"{area} {interval}"
 
 
-def _share_interval(share: Estimate) -> str:
-    return interval_text((share.low, share.high), format_share)
-
-
 COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
-    Column("environment", _of_cell("environment"), "Environment"),
-    Column("algorithm", _of_cell("algorithm"), "Algorithm"),
-    Column("policy", _of_cell("policy"), "Policy"),
+    Column("environment", attrgetter("cell.environment"), "Environment"),
+    Column("algorithm", attrgetter("cell.algorithm"), "Algorithm"),
+    Column("policy", attrgetter("cell.policy"), "Policy"),
     Column("target", None, "Target", format_number),
     Column("reached"),
     Column("runs"),
-    Column("", lambda row: row, "Reached", _reached),
-    Column("share", lambda row: row.share.value),
-    Column("low", lambda row: row.share.low),
-    Column("high", lambda row: row.share.high),
-    Column("", lambda row: row.share, INTERVAL, _share_interval),
+    Column("", None, "Reached", _reached),
+    Column("share", attrgetter("share.value")),
+    Column("low", attrgetter("share.low")),
+    Column("high", attrgetter("share.high")),
+    Column("", attrgetter("share.low", "share.high"), INTERVAL, _shares),
     Column("env_steps", _cost("env_steps"), "Steps", format_steps),
     Column("episodes", _cost("episodes"), "Episodes", format_steps),
     Column("cpu_time_s", _cost("cpu_time_s"), "CPU time", format_duration),
@@ -131,13 +127,13 @@ COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
     Column("area"),
     Column("area_low", lambda row: row.area_interval[0]),
     Column("area_high", lambda row: row.area_interval[1]),
-    Column("", lambda row: row, "Area", _area),
-    Column("mean_return", lambda row: row.mean_return.value),
+    Column("", None, "Area", _area, optional=True),
+    Column("mean_return", attrgetter("mean_return.value")),
     *map(Column, ("area_env_steps", "unfinished", "empty")),
-    Column("center", _of_cell("evaluates_policy")),
-    Column("cut", _of_cell("cuts_episodes")),
-    Column("commands", _of_cell("commands")),
-    Column("differs", _of_cell("differs")),
+    Column("center", attrgetter("cell.evaluates_policy")),
+    Column("cut", attrgetter("cell.cuts_episodes")),
+    Column("commands", attrgetter("cell.commands")),
+    Column("differs", attrgetter("cell.differs")),
     Column("diverged"),
 )
 
@@ -201,36 +197,16 @@ def efficiency_table(
 
 def sheet(rows: Sequence[Efficiency], window: int = WINDOW, *, terminal: bool = False) -> Sheet:
     """The table; with ``terminal``, it has no intervals, and the policy is part of the name."""
-    write = texts(COLUMNS)
     hidden = {INTERVAL, "Policy"} if terminal else set()
-    if terminal:
-        write |= {
-            "Algorithm": lambda row: row.cell.name,
-            "Area": lambda row: format_share(row.area),
-        }
     if all(row.cell.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
-    if all(math.isnan(row.area) for row in rows):
-        hidden.add("Area")
-    header = [name for name in write if name not in hidden]
-    body = [[write[name](row) for name in header] for row in rows]
-    return Sheet(header, body, _footnotes(rows, window, terminal))
-
-
-_REACHED: Final = (
-    "Reached: runs in which the unperturbed policy's mean return over {window} generations (fewer "
-    "if the runs stop at the target by a smaller target_window), or the final policy's score, is "
-    "at least the target. {interval}The target is the reference score of "
-    "the environment, or the score given with --target."
-)
-_COST: Final = (
-    "Steps, episodes, CPU time (of all processes): the cost of training until then, median over "
-    f"all runs; {NONE} if fewer than half of them reached the target."
-)
-_EXPECTED: Final = (
-    "ERT (expected running time, as in COCO): steps of all runs until the target or their end, "
-    "divided by the number of runs that reached it."
-)
+    short = {
+        "Algorithm": Column("", attrgetter("cell.name"), "Algorithm"),
+        "Area": Column("area", None, "Area", format_share, optional=True),
+    }
+    columns = [short.get(each.heading, each) if terminal else each for each in COLUMNS]
+    table = make_sheet(columns, rows, hidden)
+    return replace(table, notes=_footnotes(rows, window, table.header))
 
 
 def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[Efficiency]:
@@ -300,51 +276,40 @@ def _iqm_with_interval(means: Sequence[float | None], cell: Cell) -> Estimate:
     return Estimate(float(iqm(values)), float(low), float(high))
 
 
-def _footnotes(rows: Sequence[Efficiency], window: int, terminal: bool) -> list[str]:
-    interval = "" if terminal else "Interval: Wilson's interval of their share. "
-    lines = [_REACHED.format(window=window, interval=interval), _COST, _EXPECTED]
-    if any(not math.isnan(row.area) for row in rows):
-        budgets = {
-            row.cell.environment: row.area_env_steps for row in rows if not math.isnan(row.area)
-        }
-        listed = ", ".join(f"{format_steps(steps)} on {name}" for name, steps in budgets.items())
-        lines.append(
-            "Area: area under the learning curve: the mean of the unperturbed policy's return over "
-            f"the first steps ({listed}), where 0 is the random policy and 1 the reference; IQM "
-            "over seeds, with its 95 % percentile bootstrap interval. The final score fills the "
-            "rest of a run that ended earlier. An agent has none, because its first policy is not "
-            "evaluated."
-        )
-    lines += [
-        f"{name}: no target, because it has no reference score; set one with --target {name}=SCORE."
-        for name in dict.fromkeys(row.cell.environment for row in rows if math.isnan(row.target))
+def _footnotes(rows: Sequence[Efficiency], window: int, header: Sequence[str]) -> list[str]:
+    budgets = {row.cell.environment: row.area_env_steps for row in rows if not math.isnan(row.area)}
+    listed = ", ".join(f"{format_steps(steps)} on {name}" for name, steps in budgets.items())
+    notes = [
+        f"Reached: runs whose return over {window} generations, or score, reached the target.",
+        "Steps, episodes, CPU time: the cost of training until then, median over all runs.",
+        "ERT: expected running time, the steps of all runs per run that reached the target.",
     ]
-    lines += seeds_notes([row.runs for row in rows], best=False)
+    if INTERVAL in header:
+        notes.append(f"{INTERVAL}: Wilson's interval of the share of runs that reached the target.")
+    if "Area" in header:
+        notes.append(
+            "Area: mean return of the unperturbed policy over the first steps of training "
+            f"({listed}), where 0 is the random policy and 1 the reference; IQM over seeds."
+        )
+    notes += seeds_notes([row.runs for row in rows])
     if unfinished := sum(row.unfinished for row in rows):
-        lines.append(
-            f"{counted(unfinished, 'run')} without a result (partial, running or failed): see "
-            "'esbench status'. The steps so far count in ERT, and a target that is not reached yet "
-            "counts as not reached."
-        )
-    lines += [
-        f"{row.cell.title}: {counted(row.diverged, 'run')} diverged; in the area they count as the "
-        "row's worst, or as the random policy if it is lower."
-        for row in rows
-        if row.diverged and not math.isnan(row.area)
-    ]
+        runs = counted(unfinished, "run")
+        notes.append(f"{runs} without a result: what they have reached so far counts.")
     if empty := sum(row.empty for row in rows):
-        lines.append(f"{counted(empty, 'trial')} without a training step left out.")
-    lines += [
-        f"{row.cell.title}: the unperturbed policy was not evaluated during "
-        "training, so only the final score can reach the target."
-        for row in rows
-        if not row.cell.evaluates_policy
-    ]
-    lines += [
-        f"{row.cell.title}: max_episode_steps cuts the episodes of training, so their returns may "
-        "stay below the target and the reference."
-        for row in rows
-        if row.cell.cuts_episodes
-    ]
-    lines += settings_notes({row.cell.title: row.cell.differs for row in rows})
-    return lines + command_notes({row.cell.title: row.cell.commands for row in rows})
+        notes.append(f"{counted(empty, 'trial')} without a training step left out.")
+    notes += grouped((row.cell.title, text) for row in rows for text in _of_row(row))
+    return notes + command_notes({row.cell.title: row.cell.commands for row in rows})
+
+
+def _of_row(row: Efficiency) -> Iterator[str]:
+    if math.isnan(row.target):
+        yield f"no target; set one with --target {row.cell.environment}=SCORE."
+    if row.diverged and not math.isnan(row.area):
+        runs = counted(row.diverged, "run")
+        yield f"{runs} diverged. In the area, each counts as the worst of row and random policy."
+    if not row.cell.evaluates_policy:
+        yield "the policy was not evaluated in training. Only the final score can reach the target."
+    if row.cell.cuts_episodes:
+        yield "max_episode_steps cuts the episodes of training, whose returns may stay low."
+    if row.cell.differs:
+        yield ", ".join(row.cell.differs)

@@ -1,11 +1,11 @@
-"""Columns of tables, and their rendering as Markdown, LaTeX, CSV and JSON."""
+"""Tables of text made of columns, and their rendering as Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
 from esbench.core.escape import latex, markdown
 from esbench.core.json_text import Json, as_text
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = TypeVar("Row")
-Texts: TypeAlias = dict[str, Callable[[Row], str]]
-"""The text of a row under each heading of a table."""
 
 TEXTS: Final = ("Environment", "Algorithm", "Policy", "Verdict", "Digests")
 """The columns of text, aligned to the left; the other columns hold numbers."""
@@ -36,23 +34,23 @@ class Column(Generic[Row]):
 
     Attributes:
         key: the name in CSV, JSON and data frames; empty if it is only in tables of text.
-        value: of a row; by default the attribute ``key``.
+        value: of a row; by default the attribute ``key``, or the row if there is no key.
         heading: in tables of text; empty if it is not in them.
         text: of a value.
+        optional: whether a table of text leaves it out if no row has a value.
     """
 
     key: str
     value: Callable[[Row], Any] | None = None
     heading: str = ""
     text: Callable[[Any], str] = str
+    optional: bool = False
 
     def of(self, row: Row) -> Any:
         """The value of a row."""
-        return getattr(row, self.key) if self.value is None else self.value(row)
-
-    def text_of(self, row: Row) -> str:
-        """The text of a row."""
-        return self.text(self.of(row))
+        if self.value is not None:
+            return self.value(row)
+        return getattr(row, self.key) if self.key else row
 
 
 @final
@@ -66,19 +64,27 @@ class Sheet:
 
     header: Sequence[str]
     body: Sequence[Sequence[str]]
-    notes: Sequence[str]
+    notes: Sequence[str] = ()
     best: frozenset[tuple[int, int]] = frozenset()
     separated: int = 0
+
+
+def make_sheet(
+    columns: Sequence[Column[Row]], rows: Sequence[Row], hidden: Collection[str] = ()
+) -> Sheet:
+    """The table of text of rows, without notes and without the columns of ``hidden`` headings."""
+    texts: dict[str, list[str]] = {}
+    for column in columns:
+        if column.heading and column.heading not in hidden:
+            own = [column.text(column.of(row)) for row in rows]
+            if not column.optional or set(own) != {NONE}:
+                texts[column.heading] = own
+    return Sheet(list(texts), [list(cells) for cells in zip(*texts.values(), strict=True)])
 
 
 def records(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Json]:
     """The values of rows by the keys of columns, in full precision."""
     return [{each.key: each.of(row) for each in columns if each.key} for row in rows]
-
-
-def texts(columns: Sequence[Column[Row]]) -> Texts[Row]:
-    """The functions that write a row, by the headings of columns."""
-    return {each.heading: each.text_of for each in columns if each.heading}
 
 
 def interval_text(ends: tuple[float, float], write: Callable[[float], str]) -> str:
@@ -102,7 +108,7 @@ def export(sheet: Sheet, rows: Sequence[Json], format_: str) -> str:
         case "csv":
             return as_csv(rows)
         case _:
-            return as_json(rows, sheet.notes)
+            return as_text({"rows": rows, "footnotes": sheet.notes})
 
 
 def as_markdown(sheet: Sheet) -> str:
@@ -154,11 +160,6 @@ def _cell_text(value: Any) -> Any:
         case dict():
             return "; ".join(f"{name} {text}" for name, text in value.items())
     return value
-
-
-def as_json(rows: Sequence[Json], notes: Sequence[str]) -> str:
-    """``rows`` in full precision, and ``footnotes``."""
-    return as_text({"rows": rows, "footnotes": notes})
 
 
 def _frame(header: Sequence[str], body: Sequence[Sequence[str]]) -> pd.DataFrame:

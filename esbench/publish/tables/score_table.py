@@ -7,6 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -18,21 +20,17 @@ from esbench.publish.tables.render_table import (
     Column,
     Sheet,
     interval_text,
+    make_sheet,
     nan_last,
     records,
-    texts,
 )
 from esbench.publish.tables.table_notes import (
-    NORMALIZED,
-    STANDINGS,
     TAIL,
-    cautions,
-    command_notes,
-    footnotes,
-    overall_interval,
-    protocol,
+    overall_notes,
+    overall_text,
     reference_text,
     references_of,
+    score_notes,
 )
 from esbench.results.cell import Cell, normalized_scores, ranked
 from esbench.results.sources import read_folder
@@ -48,7 +46,6 @@ ACROSS: Final = "Normalized IQM"
 RANDOM: Final = "random policy"
 REFERENCE: Final = "reference"
 NOT_COMPARABLE: Final = "\N{DAGGER}"
-MOST_EXCEPTIONS: Final = 4
 _FRAME: Final = (
     *("environment", "algorithm", "policy", "score", "low", "high", "tail", "standing", "seeds"),
     *("unfinished", "env_steps", "wall_time_s", "random_score", "reference_score", "normalized"),
@@ -105,12 +102,11 @@ def _selected(cell: Cell) -> float:
 
 
 def _require_several(by: str, found: Sequence[Cell], root: Path) -> None:
-    keys = dict.fromkeys(key for cell in found for key in cell.settings)
-    several = [
-        key
-        for key in keys
-        if len({value_text(cell.settings[key]) for cell in found if key in cell.settings}) > 1
-    ]
+    values: dict[str, set[str]] = {}
+    for cell in found:
+        for key, value in cell.settings.items():
+            values.setdefault(key, set()).add(value_text(value))
+    several = [key for key, own in values.items() if len(own) > 1]
     if by not in several:
         near = suggestion(by, several) if several else "no setting has"
         raise UsageError(f"--by {by}: expected a setting with several values in {root}; {near}")
@@ -121,9 +117,6 @@ def _shared_name(row: Cell, by: str) -> str:
     return without_setting(row.name, by, row.setting)
 
 
-# Columns
-
-
 def _score(row: Cell) -> str:
     return format_number(row.score) + MARKS[row.standing]
 
@@ -131,10 +124,6 @@ def _score(row: Cell) -> str:
 def _seeds(row: Cell) -> str:
     seeds = len(row.scores)
     return f"{seeds} of {seeds + row.unfinished}" if row.unfinished else str(seeds)
-
-
-def _interval(ends: tuple[float, float]) -> str:
-    return interval_text(ends, format_number)
 
 
 def _tail(row: Cell) -> float:
@@ -151,24 +140,30 @@ COLUMNS: Final[tuple[Column[Cell], ...]] = (
     Column("algorithm", heading="Algorithm"),
     Column("policy", heading="Policy"),
     Column("score"),
-    Column("", lambda row: row, "Score", _score),
+    Column("", None, "Score", _score),
     Column("low", lambda row: row.interval[0]),
     Column("high", lambda row: row.interval[1]),
-    Column("", lambda row: row.interval, INTERVAL, _interval),
-    Column("", _tail, "Tail", format_number),
-    Column("", lambda row: row.selected, "Selected", format_number),
+    Column("", lambda row: row.interval, INTERVAL, partial(interval_text, write=format_number)),
+    Column("", _tail, "Tail", format_number, optional=True),
+    Column("", lambda row: row.selected, "Selected", format_number, optional=True),
     Column("seeds", lambda row: len(row.scores)),
     Column("unfinished"),
-    Column("", lambda row: row, "Seeds", _seeds),
+    Column("", None, "Seeds", _seeds),
     Column("env_steps", None, "Steps", format_steps),
     Column("wall_time_s", lambda row: row.mean_cost("wall_time_s"), "Time", format_duration),
-    Column("random_score", None, "Random", format_number),
-    Column("reference_score", None, "Reference", format_number),
+    Column("random_score", None, "Random", format_number, optional=True),
+    Column("reference_score", None, "Reference", format_number, optional=True),
     Column("reference_method", _of_reference("method", "")),
     Column("reference_source", _of_reference("source", "")),
     Column("reference_comparable", _of_reference("comparable", None)),
     Column("reference_note", _of_reference("note", "")),
-    Column("normalized", lambda row: row.normalized(row.score), "Normalized", format_share),
+    Column(
+        "normalized",
+        lambda row: row.normalized(row.score),
+        "Normalized",
+        format_share,
+        optional=True,
+    ),
     *map(Column, ("commands", "hardware", "differs", "inherited", "mixture")),
     Column("trials", lambda row: tuple(str(r.folder.path) for r in row.done if row.scores)),
     *map(Column, ("scores", "standing", "setting")),
@@ -191,7 +186,7 @@ def score_frame(rows: Sequence[Cell], by: str | None = None) -> pd.DataFrame:
         frame["algorithm"] = [_shared_name(row, by) for row in rows]
         frame.insert(2, by, [row.setting for row in rows])
         frame = frame.drop(columns="policy")  # part of the name
-    frame.attrs["notes"] = footnotes(rows)
+    frame.attrs["notes"] = sheet(rows).notes
     return frame
 
 
@@ -203,39 +198,34 @@ def sheet(
     With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name; ``tail``
     shows the tail there too. The setting ``by`` has a column instead of a part of that name.
     """
-    references = references_of(rows)
-    write = texts(COLUMNS) | {"Reference": lambda row: _reference(row, references)}
-    optional = ("Tail", "Selected", "Random", "Reference", "Normalized")
-    hidden = {name for name in optional if all(write[name](row) == NONE for row in rows)}
-    if terminal or all(row.policy == DEFAULT_LABEL for row in rows):
+    hidden = set()
+    if terminal or by is not None or all(row.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
     if terminal:
-        hidden |= {"Random", "Normalized"}
-        hidden |= set() if tail else {"Tail"}
-        crowded = by is not None or not {"Tail", "Selected"} <= hidden
-        hidden |= {"Steps", "Time"} if crowded else set()
-        write["Algorithm"] = lambda row: row.name
-    notes = footnotes(rows, costs="Time" not in hidden)
+        hidden |= {"Random", "Normalized"} if tail else {"Random", "Normalized", "Tail"}
+        if tail or by is not None or any(not math.isnan(row.selected) for row in rows):
+            hidden |= {"Steps", "Time"}
+    table = make_sheet(_columns(rows, by, terminal), rows, hidden)
+    score = table.header.index("Score")
+    best = frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best")
+    notes = score_notes(rows, table.header, overall_notes(rows))
+    return replace(table, notes=notes, best=best)
+
+
+def _columns(rows: Sequence[Cell], by: str | None, terminal: bool) -> list[Column[Cell]]:
+    """The columns with numbers of references, with ``by``, and with names that fit a terminal."""
+    reference = partial(_reference, references=references_of(rows))
+    changed: dict[str, list[Column[Cell]]] = {
+        "Reference": [Column("", None, "Reference", reference, optional=True)]
+    }
     if terminal:
-        notes = [
-            note for note in notes if note not in NORMALIZED.values() and (tail or note != TAIL)
-        ]
+        changed["Algorithm"] = [Column("name", heading="Algorithm")]
     if by is not None:
-        environment, _, *others = write
-        write = {
-            environment: write[environment],
-            "Algorithm": lambda row: _shared_name(row, by),
-            by: lambda row: NONE if row.setting is None else value_text(row.setting),
-            **{name: write[name] for name in others},
-        }
-    header = [name for name in write if name not in hidden]
-    score = header.index("Score")
-    return Sheet(
-        header,
-        [[write[name](row) for name in header] for row in rows],
-        notes,
-        frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best"),
-    )
+        changed["Algorithm"] = [
+            Column("", None, "Algorithm", partial(_shared_name, by=by)),
+            Column("setting", None, by, lambda v: NONE if v is None else value_text(v)),
+        ]
+    return [new for old in COLUMNS for new in changed.get(old.heading, [old])]
 
 
 def _reference(row: Cell, references: Mapping[str, int], mark: str = "") -> str:
@@ -256,17 +246,17 @@ def require_one_layout(
     A wide table is not sorted by a setting and has no selected scores. A table of tails has no
     other ones, which are mean returns.
     """
-    given = {
-        "--wide": wide,
-        f"--by {by}": by is not None,
-        "--which best": which == "best",
-        f"--statistic {statistic}": statistic != "mean",
-        "--tail": tail,
-    }
-    options = list(given)
-    for first, second in ((0, 1), (0, 2), (2, 3), (3, 4)):
-        if given[options[first]] and given[options[second]]:
-            raise UsageError(f"{options[first]} with {options[second]}: expected one of them")
+    of_seeds = f"--statistic {statistic}", statistic != "mean"
+    best = "--which best", which == "best"
+    pairs = [
+        (("--wide", wide), (f"--by {by}", by is not None)),
+        (("--wide", wide), best),
+        (best, of_seeds),
+        (of_seeds, ("--tail", tail)),
+    ]
+    for (first, one), (second, other) in pairs:
+        if one and other:
+            raise UsageError(f"{first} with {second}: expected one of them")
 
 
 def wide_sheet(rows: Sequence[Cell], *, tail: bool = False) -> Sheet:
@@ -278,51 +268,67 @@ def wide_sheet(rows: Sequence[Cell], *, tail: bool = False) -> Sheet:
     environments = list(dict.fromkeys(row.environment for row in rows))
     across = {item.name: item for item in overall(normalized_scores(rows))}
     found = {(row.name, row.environment): row for row in rows}
-    ranks = {row.name: _mean_rank(row.name, environments, found) for row in rows}
-    order = sorted(ranks, key=lambda n: (-across[n].iqm if n in across else math.inf, ranks[n], n))
+    order = _wide_order(rows, {name: item.iqm for name, item in across.items()})
     body = [
         [name, *(_wide_score(found.get((name, key)), tail) for key in environments)]
         for name in order
     ]
     published = _published(rows)
+    notes = [f"In parentheses: tail. {TAIL}"] if tail else []
     if across:
         for cells in body:
             item = across.get(cells[0])
-            text = item and f"{format_share(item.iqm)}\n{overall_interval(item).strip()}".rstrip()
-            cells.append(text or NONE)
+            cells.append(overall_text(item, "\n") if item else NONE)
         for cells in published:
             cells.append("0.00" if cells[0] == RANDOM else "1.00")
+        notes.append(
+            f"{ACROSS}: over all runs of the environments with a random and a reference score, "
+            "which are 0 and 1, with its 95 % stratified percentile bootstrap interval."
+        )
+    steps = [row.env_steps for row in rows if row.done]
+    notes.append(f"Seeds of a row: {_extent([len(row.scores) for row in rows], str)}.")
+    notes.append(f"Steps of training: {_extent(steps, format_steps)}.")
+    header = ["Algorithm", *environments, *[ACROSS] * bool(across)]
     best = frozenset(
-        (order.index(row.name), environments.index(row.environment) + 1)
+        (order.index(row.name), header.index(row.environment))
         for row in rows
         if row.standing == "best"
     )
-    header = ["Algorithm", *environments, *([ACROSS] if across else [])]
-    notes = _footnotes(rows, _order_note(rows, environments, bool(across)), tail)
     if any(NOT_COMPARABLE in text for cells in published for text in cells):
         notes.append(f"{NOT_COMPARABLE}: not comparable, for the reason given.")
-    notes += command_notes({row.title: row.commands for row in rows})
+    notes = score_notes(rows, header, notes)
     return Sheet(header, [*body, *published], notes, best, separated=len(published))
 
 
-def _mean_rank(
-    name: str, environments: Sequence[str], found: Mapping[tuple[str, str], Cell]
-) -> float:
-    """The mean rank of an algorithm over environments: ties share it, a missing score is last."""
-    total = 0.0
-    for environment in environments:
-        scores = [row.score for (_, other), row in found.items() if other == environment]
-        row = found.get((name, environment))
-        score = math.nan if row is None else row.score
-        above = sum(other > score for other in scores) + sum(other == score for other in scores) / 2
-        total += len(scores) if math.isnan(score) else above
-    return total / len(environments)
+def _wide_order(rows: Sequence[Cell], across: Mapping[str, float]) -> list[str]:
+    """The names by their IQM over all environments, then by the mean of their ranks.
+
+    Ties share a rank, and a missing score is last.
+    """
+    import pandas as pd
+
+    table = pd.DataFrame(_by_name(rows, attrgetter("score")))
+    ranks = (table.rank(ascending=False) - 0.5).fillna(Counter(row.environment for row in rows))
+    mean = ranks.mean(axis=1)
+    return sorted(table.index, key=lambda n: (-across.get(n, -math.inf), mean[n], n))
+
+
+def _by_name(rows: Sequence[Cell], value: Callable[[Cell], float]) -> dict[str, dict[str, float]]:
+    """A value of the rows by environment and name."""
+    table: dict[str, dict[str, float]] = {}
+    for row in rows:
+        table.setdefault(row.environment, {})[row.name] = value(row)
+    return table
+
+
+def _extent(values: Sequence[float], write: Callable[[float], str]) -> str:
+    return " to ".join(dict.fromkeys(map(write, (min(values), max(values))))) if values else NONE
 
 
 def _wide_score(row: Cell | None, tail: bool) -> str:
     if row is None or math.isnan(row.score):
         return NONE
-    below = _interval(row.interval)
+    below = interval_text(row.interval, format_number)
     if tail:
         below = NONE if math.isnan(_tail(row)) else f"({format_number(_tail(row))})"
     return _score(row) if below == NONE else f"{_score(row)}\n{below}"
@@ -344,55 +350,6 @@ def _published(rows: Sequence[Cell]) -> list[list[str]]:
     return [line for line in lines if set(line[1:]) != {NONE}]
 
 
-def _footnotes(rows: Sequence[Cell], order: str, tail: bool) -> list[str]:
-    notes = [protocol(rows), *[f"In parentheses: tail. {TAIL}"] * tail]
-    if any(row.standing for row in rows):
-        notes.append(STANDINGS)
-    notes += [order, _seeds_note(rows), _steps_note(rows), *cautions(rows)]
-    notes += [f"[{number}] {text}" for text, number in references_of(rows).items()]
-    return [" ".join(note.split()) for note in notes if note]
-
-
-def _order_note(rows: Sequence[Cell], environments: Sequence[str], across: bool) -> str:
-    if not across:
-        return "Rows: sorted by the mean of their ranks." if len(environments) > 1 else ""
-    scaled = {row.environment for row in rows if row.scores and row.has_scale}
-    rest = [name for name in environments if name not in scaled]
-    without = f", without {', '.join(rest)}" if rest else ""
-    return (
-        f"{ACROSS}: over all runs of {len(scaled)} environments{without}, where 0 is the random "
-        "policy and 1 the reference, with its 95 % stratified percentile bootstrap interval. The "
-        "best is first."
-    )
-
-
-def _seeds_note(rows: Sequence[Cell]) -> str:
-    seeds = Counter(len(row.scores) for row in rows if row.scores)
-    if not seeds:
-        return ""
-    usual = max(seeds, key=lambda count: (seeds[count], count))
-    others = [row for row in rows if len(row.scores) not in (0, usual)]
-    if len(others) > MOST_EXCEPTIONS:
-        return f"Seeds: {min(seeds)} to {max(seeds)}; without --wide, the table has them per row."
-    exceptions = "".join(f", {len(row.scores)} of {row.title}" for row in others)
-    return f"Seeds: {usual} each{exceptions}."
-
-
-def _steps_note(rows: Sequence[Cell]) -> str:
-    """The length of training in each environment; environments with equal lengths are grouped."""
-    groups: dict[str, list[str]] = {}
-    for environment, members in itertools.groupby(rows, key=lambda row: row.environment):
-        steps = [row.env_steps for row in members if not math.isnan(row.env_steps)]
-        if steps:
-            ends = dict.fromkeys(format_steps(end) for end in (min(steps), max(steps)))
-            groups.setdefault(" to ".join(ends), []).append(environment)
-    if not groups:
-        return ""
-    each = [f"{text} ({', '.join(names)})" for text, names in groups.items()]
-    listed = "; ".join(each if len(groups) > 1 else groups)
-    return f"Steps of training, mean over seeds: {listed}."
-
-
 def wide_frame(rows: Sequence[Cell], *, tail: bool = False) -> pd.DataFrame:
     """One row per algorithm, the best first; one column of scores per environment.
 
@@ -401,15 +358,12 @@ def wide_frame(rows: Sequence[Cell], *, tail: bool = False) -> pd.DataFrame:
     import pandas as pd
 
     sheet = wide_sheet(rows)
+    table: dict[str, dict[str, float]] = {}
+    for environment, scores in _by_name(rows, attrgetter("score")).items():
+        table[environment] = scores
+        if tail:
+            table[f"{environment} tail"] = _by_name(rows, _tail)[environment]
     names = [cells[0] for cells in sheet.body[: len(sheet.body) - sheet.separated]]
-    environments = [key for key in sheet.header[1:] if key != ACROSS]
-    suffixes = ("", " tail") if tail else ("",)
-    table: dict[str, dict[str, float]] = {
-        e + suffix: {} for e in environments for suffix in suffixes
-    }
-    for row in rows:
-        for suffix, value in zip(suffixes, (row.score, _tail(row)), strict=False):
-            table[row.environment + suffix][row.name] = value
     frame = pd.DataFrame(table, index=pd.Index(names, name="algorithm"))
     frame.attrs["notes"] = sheet.notes
     return frame

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from esbench.core.units import counted, format_share, format_steps
+from esbench.publish.tables.render_table import INTERVAL
 from esbench.results.cell import TOLERATED, Cell, normalized_scores
 from esbench.results.run import Variety
 from esbench.results.statistics.estimates import MIN_RUNS, EpisodeStatistic, Overall, overall
@@ -23,144 +24,109 @@ EQUAL_EPISODES: Final = (
     "all held-out episodes of a seed have the same return and length. If 'esbench plan' calls the "
     "environment deterministic, they are one trajectory, which a policy can memorize."
 )
+VARIETY: Final[dict[Variety, str]] = {"one": ONE_EPISODE, "equal": EQUAL_EPISODES}
 SEED_SCORES: Final[dict[EpisodeStatistic, str]] = {
     "mean": "the final policy's mean return over held-out episodes",
-    "tail": "the final policy's tail, the mean of the worst 10 % of its held-out episodes (at "
-    "least one)",
-    "area": "the unperturbed policy's mean return during training, the area under its learning "
-    "curve up to the budget, divided by the budget",
+    "tail": "the final policy's tail, the mean of the worst 10 % of its held-out episodes",
+    "area": "the area under the learning curve of the unperturbed policy, divided by the budget",
 }
-NORMALIZED: Final[dict[EpisodeStatistic, str]] = {
-    "mean": "Normalized: 0 is the random policy, 1 the reference.",
-    "tail": "Normalized: 0 is the mean return of the random policy, 1 that of the reference; both "
-    "are means, not tails.",
-    "area": "Normalized: 0 is the random policy, 1 the reference throughout training.",
-}
-TAIL: Final = (
-    "Tail: mean over all training seeds of the mean of the worst 10 % of a final policy's held-out "
-    "episodes (at least one)."
-)
-SELECTED: Final = (
-    "Selected: the score of each run's best policy by its returns in training, instead of the "
-    "final one. It is one of many, chosen after the fact: do not compare it with scores of final "
-    "policies. -: not every seed has it (esbench eval --all --which best)."
-)
 STANDINGS: Final = (
-    "*: the best of its environment by IQM. =: not significantly worse than the best. No mark: "
-    f"significantly worse. Test: two-sided permutation test of the means at {LEVEL}, "
-    "Holm-corrected over the rows of the environment. Between rows of three seeds, no difference "
-    "is significant."
+    "*: the best of its environment by IQM. =: not significantly worse (two-sided permutation test "
+    f"of the means at {LEVEL}, Holm-corrected over the rows of the environment)."
 )
+TAIL: Final = (
+    "Tail: mean over all seeds of the mean of the worst 10 % of a final policy's held-out episodes."
+)
+OVER_ALL: Final = "Over all environments, normalized"
+COLUMN_NOTES: Final = {
+    "Normalized": "Normalized: 0 is the mean return of the random policy, 1 the reference.",
+    "Tail": TAIL,
+    "Selected": "Selected: the score of each run's best policy by its returns in training. It is "
+    "one of many, chosen after the fact: do not compare it with scores of final policies.",
+    "Time": "Steps and time: of training, mean over seeds.",
+}
 
 
-def footnotes(rows: Sequence[Cell], costs: bool = True) -> list[str]:
-    """The footnotes of a score table; without ``costs``, they do not explain steps and time."""
-    statistic = rows[0].statistic
+def score_notes(rows: Sequence[Cell], header: Sequence[str], more: Sequence[str] = ()) -> list[str]:
+    """The footnotes of a table with this header; ``more`` stand before the cautions."""
     hardware = dict.fromkeys(item for row in rows for item in row.hardware)
-    found = overall(normalized_scores(rows))
-    notes = [
-        protocol(rows) + " Steps and time: of training, mean over seeds." * costs,
-        any(row.scores and row.has_scale for row in rows) and NORMALIZED[statistic],
-        statistic == "mean" and any(not math.isnan(row.tail) for row in rows) and TAIL,
-        any(not math.isnan(row.selected) for row in rows) and SELECTED,
-        any(row.standing for row in rows) and STANDINGS,
-        *overall_sentences(found),
-        *left_out(rows, found),
+    return [
+        f"Score: interquartile mean (IQM) over seeds of {SEED_SCORES[rows[0].statistic]}.",
+        f"{INTERVAL}: percentile bootstrap over seeds.",
+        *(text for name, text in COLUMN_NOTES.items() if name in header),
+        *[STANDINGS] * any(row.standing for row in rows),
+        *more,
         *cautions(rows),
         *(f"[{number}] {text}" for text, number in references_of(rows).items()),
-        bool(hardware) and costs and f"Time measured on: {'; '.join(hardware)}.",
+        *[f"Time measured on: {'; '.join(hardware)}."] * (bool(hardware) and "Time" in header),
         *command_notes({row.title: row.commands for row in rows}),
     ]
-    return [" ".join(note.split()) for note in notes if note]
-
-
-def protocol(rows: Sequence[Cell]) -> str:
-    """What the scores and intervals of a table are."""
-    return (
-        f"Score: interquartile mean (IQM) over training seeds of {SEED_SCORES[rows[0].statistic]}. "
-        "Interval: 95 % percentile bootstrap over seeds."
-    )
 
 
 def cautions(rows: Sequence[Cell]) -> list[str]:
-    """Few seeds, trials without a score, several versions, differing settings."""
-    lines = seeds_notes([len(row.scores) for row in rows])
-    if left_out := sum(row.unfinished for row in rows):
-        lines.append(
-            f"{counted(left_out, 'trial')} without a score left out (partial, running or failed): "
-            "see 'esbench status'."
-        )
-    for row in rows:
-        if row.diverged:
-            counts = "they count as the row's worst score, or as that of the random policy if it is"
-            meaning = f"{counts} lower." if row.scores else "no score."
-            lines.append(f"{row.title}: {counted(row.diverged, 'run')} diverged; {meaning}")
-    lines += [
-        f"{row.title}: {row.twice[0]} and {row.twice[1]} hold the same trial; the first counts."
-        for row in rows
-        if row.twice
-    ]
-    lines += [
-        f"{row.title}: its trials record different scores of the random policy or the reference; "
-        "those of the first seed count."
-        for row in rows
-        if row.scores_differ
-    ]
-    lines += [
-        f"{row.title}: seeds of different code: {'; '.join(row.mixture)}."
-        for row in rows
-        if row.mixture
-    ]
-    lines += _budget_notes(rows)
-    lines += _inherited_notes(rows)
-    if agents := dict.fromkeys(row.name for row in rows if row.is_agent):
-        lines.append(
-            f"{', '.join(agents)}: an agent of another library or of your own. Its policy is "
-            "scored like all others; the same seed may give other bits."
-            + " It has no area."
-            * (rows[0].statistic == "area")
-        )
-    lines += [
-        f"{row.title}: {row.overspent:.0%} more environment steps than its budget; not comparable."
-        for row in rows
-        if row.overspent > TOLERATED
-    ]
-    lines += [
-        f"{row.title}: {row.env_steps / row.budget:.0%} of its budget of environment steps used."
-        for row in rows
-        if row.is_agent and row.env_steps < (1 - TOLERATED) * row.budget
-    ]
-    lines += variety_notes({row.title: row.variety for row in rows})
-    return lines + settings_notes({row.title: row.differs for row in rows})
+    """What weakens the scores of rows: few seeds, missing ones, differing settings."""
+    notes = seeds_notes([len(row.scores) for row in rows])
+    if unfinished := sum(row.unfinished for row in rows):
+        notes.append(f"{counted(unfinished, 'trial')} without a score: see 'esbench status'.")
+    environments = groupby(rows, key=lambda row: row.environment)
+    notes += grouped((name, text) for name, own in environments for text in _of_environment([*own]))
+    return notes + grouped((row.title, text) for row in rows for text in _of_row(row))
 
 
-def _budget_notes(rows: Sequence[Cell]) -> list[str]:
-    """Environments whose rows have different budgets."""
-    lines = []
-    for environment, several in groupby(rows, key=lambda row: row.environment):
-        names: dict[int, list[str]] = {}
-        for row in several:
-            names.setdefault(row.budget, []).append(row.name)
-        if len(names) > 1:
-            listed = "; ".join(f"{format_steps(b)} ({', '.join(names[b])})" for b in sorted(names))
-            lines.append(
-                f"{environment}: different budgets of steps: {listed}. Compare scores of equal "
-                "budgets only."
-            )
-    return lines
+def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
+    budgets = sorted({row.budget for row in rows})
+    if len(budgets) > 1:
+        listed = ", ".join(map(format_steps, budgets))
+        yield f"different budgets of steps ({listed}). Compare rows of equal budgets only."
+    algorithms = {row.algorithm for row in rows}
+    given = sorted({row.algorithm for row in rows if row.inherited})
+    if given and len(given) < len(algorithms):
+        yield f"the environment's file has settings for {', '.join(given)} only."
 
 
-def _inherited_notes(rows: Sequence[Cell]) -> list[str]:
-    """Environments whose file has settings for some of the algorithms only."""
-    where: dict[str, list[str]] = {}
-    for environment, several in groupby(rows, key=lambda row: row.environment):
-        settings = {row.algorithm: row.inherited for row in several}
-        without = sorted(algorithm for algorithm, names in settings.items() if not names)
-        some = [f"{name} ({', '.join(names)})" for name, names in settings.items() if names]
-        if some and without:
-            text = f"settings from the environment's file: {', '.join(some)}; none: "
-            where.setdefault(text + ", ".join(without), []).append(environment)
-    return [f"{', '.join(environments)}: {text}." for text, environments in where.items()]
+def _of_row(row: Cell) -> Iterator[str]:
+    if row.diverged:
+        runs = counted(row.diverged, "run")
+        yield f"{runs} diverged. Each counts as the worst of the row and the random policy."
+    if row.twice:
+        yield f"{row.twice[0]} and {row.twice[1]} hold the same trial. The first counts."
+    if row.scores_differ:
+        yield "trials record different scores of random policy or reference. The first count."
+    if row.mixture:
+        yield f"seeds of different code: {'; '.join(row.mixture)}."
+    if row.is_agent:
+        yield "an agent of another library or of your own. The same seed may give other bits."
+    if row.overspent > TOLERATED:
+        yield f"{row.overspent:.0%} more environment steps than its budget. Not comparable."
+    elif row.is_agent and row.env_steps < (1 - TOLERATED) * row.budget:
+        yield f"{row.env_steps / row.budget:.0%} of its budget of environment steps used."
+    if row.variety in VARIETY:
+        yield VARIETY[row.variety]
+    if row.differs:
+        yield ", ".join(row.differs)
+
+
+def grouped(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Notes from pairs of a title and a text, one for each text."""
+    titles: dict[str, list[str]] = {}
+    for title, text in notes:
+        titles.setdefault(text, []).append(title)
+    return [f"{', '.join(own)}: {text}" for text, own in titles.items()]
+
+
+def seeds_notes(seeds: Sequence[int]) -> list[str]:
+    """Cautions about rows with few seeds, from the number of seeds of each row."""
+    limits = {
+        (0, FEW_SEEDS): "the order of close scores may be chance.",
+        (MIN_RUNS, NARROW_BELOW): "intervals are too narrow. With 3 seeds, they cover about 75 % "
+        "instead of 95 %.",
+        (1, MIN_RUNS): "no interval.",
+    }
+    return [
+        f"Rows with fewer than {end} seeds: {text}"
+        for (start, end), text in limits.items()
+        if any(start <= count < end for count in seeds)
+    ]
 
 
 def references_of(rows: Sequence[Cell]) -> dict[str, int]:
@@ -178,79 +144,31 @@ def reference_text(row: Cell) -> str:
     return f"{row.environment}: {source}; {comparable}{note}"
 
 
-def left_out(rows: Sequence[Cell], found: Sequence[Overall]) -> list[str]:
-    """Which environments and algorithms of a table are not in its statistics, and why."""
-    names = list(dict.fromkeys(row.environment for row in rows))
-    if len(names) < 2:
+def overall_notes(rows: Sequence[Cell]) -> list[str]:
+    """The scores of each algorithm over all environments, and what is not in them."""
+    scores = normalized_scores(rows)
+    found = overall(scores)
+    if len({row.environment for row in rows}) < 2:
         return []
-    used = dict.fromkeys(row.environment for row in rows if row.scores and row.has_scale)
-    if len(used) < 2:
-        need = "They need a score, a random and a reference score in two or more, and have them in"
-        return [f"No statistics over all environments. {need}: {', '.join(used) or 'none'}."]
-    scaled = {row.environment for row in rows if row.has_scale}
-    included = {item.name for item in found}
-    lacking = {
-        "a reference score above a random one": [name for name in names if name not in scaled],
-        "a score": [name for name in names if name in scaled and name not in used],
-        "a score in some of them": list(
-            dict.fromkeys(row.name for row in rows if row.name not in included)
-        ),
-    }
+    if not found:
+        return ["No statistics over all environments: no algorithm has normalized scores in all."]
+    used = {environment for own in scores.values() for environment in own}
+    names = {item.name for item in found}
+    missing = {row.environment for row in rows} - used | {row.name for row in rows} - names
     return [
-        f"Not in the statistics over all environments, without {what}: {', '.join(listed)}."
-        for what, listed in lacking.items()
-        if listed
-    ]
-
-
-def overall_sentences(found: Sequence[Overall]) -> list[str]:
-    """One sentence per algorithm about its scores over all environments."""
-    return [
-        f"Over all environments, normalized: {item.name}: IQM {format_share(item.iqm)}"
-        f"{overall_interval(item)}, mean {format_share(item.mean)}, median "
-        f"{format_share(item.median)}, optimality gap {format_share(item.optimality_gap)}."
+        f"{OVER_ALL}: {item.name}: IQM {overall_text(item)}, mean "
+        f"{format_share(item.mean)}, median {format_share(item.median)}, optimality gap "
+        f"{format_share(item.optimality_gap)}."
         for item in found
-    ]
+    ] + [f"Not over all environments: {', '.join(sorted(missing))}."] * bool(missing)
 
 
-def overall_interval(item: Overall) -> str:
-    """The interval as text to follow the IQM; empty if there is none."""
+def overall_text(item: Overall, separator: str = " ") -> str:
+    """The IQM over all environments, and its interval if there is one."""
+    value = format_share(item.iqm)
     if math.isnan(item.low):
-        return ""
-    return f" [{format_share(item.low)}, {format_share(item.high)}]"
-
-
-def seeds_notes(seeds: Sequence[int], *, best: bool = True) -> list[str]:
-    """Cautions about rows with few seeds, from the number of seeds of each row.
-
-    ``best``: the table marks the best row of every environment.
-    """
-    notes = []
-    if any(count < FEW_SEEDS for count in seeds):
-        notes.append(
-            f"Some rows have fewer than {FEW_SEEDS} seeds: the order of close scores may be chance."
-        )
-    if any(MIN_RUNS <= count < NARROW_BELOW for count in seeds):
-        notes.append(
-            f"Bootstrap intervals of fewer than {NARROW_BELOW} seeds are too narrow: with 3, they "
-            "cover about 75 % instead of 95 %."
-        )
-    if any(0 < count < MIN_RUNS for count in seeds):
-        marks = ", and no row of their environment is marked as the best" if best else ""
-        notes.append(f"Rows with fewer than {MIN_RUNS} seeds have no interval{marks}.")
-    return notes
-
-
-def settings_notes(differs: Mapping[str, Sequence[str]]) -> list[str]:
-    """The settings that distinguish rows with the same labels, by the rows' titles."""
-    return [f"{title}: {', '.join(settings)}" for title, settings in differs.items() if settings]
-
-
-def variety_notes(rows: Mapping[str, Variety]) -> list[str]:
-    """Which rows, by their titles, rest on held-out episodes that are all the same."""
-    texts: dict[Variety, str] = {"one": ONE_EPISODE, "equal": EQUAL_EPISODES}
-    found = {kind: [title for title, own in rows.items() if own == kind] for kind in texts}
-    return [f"{', '.join(titles)}: {texts[kind]}" for kind, titles in found.items() if titles]
+        return value
+    return f"{value}{separator}[{format_share(item.low)}, {format_share(item.high)}]"
 
 
 def command_notes(commands: Mapping[str, Sequence[str]]) -> list[str]:
