@@ -36,7 +36,7 @@ LONGEST = (
     "test_leaderboard.py",
     "test_worker_pool.py",
     "test_report_in_browser.py",
-    "test_trials_on_nodes.py",
+    "test_trial_scheduler.py",
     "test_throughput.py",
     "test_cli.py",
     "test_types.py",
@@ -44,7 +44,6 @@ LONGEST = (
     "test_resume.py",
     "test_learns_cartpole.py",
     "test_readme.py",
-    "test_trial_processes.py",
     "test_campaigns.py",
     "test_mujoco_backend.py",
 )

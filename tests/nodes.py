@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from esbench.engine.engine import Joined, Lost, Node, Nodes
-from esbench.experiment.trial_server import TrialServer
+from esbench.experiment.trial_processes import TrialServer
 
 
 @final
@@ -17,7 +17,6 @@ class LocalNode(Node):
     def __init__(self, cluster: "LocalNodes", name: str, cores: int) -> None:
         self.name, self.cores = name, cores
         self.is_lost = False
-        self.places: set[int] = set()  # that were given work
         self._cluster = cluster
         self._server = TrialServer()
 
@@ -26,8 +25,6 @@ class LocalNode(Node):
         if aside:
             threading.Thread(target=self._receive, daemon=True).start()
             return
-        if method == "assign":
-            self.places.add(arguments[0])
         if not self.is_lost:
             getattr(self._server, method)(*arguments)
 
@@ -48,7 +45,6 @@ class LocalNodes(Nodes):
 
     def __init__(self, cores: int = 1) -> None:
         self.all: list[LocalNode] = []
-        self.code: dict[str, str] = {}  # the user code of the last grid
         self._cores = cores
         self._arrived: deque[tuple[LocalNode, object]] = deque()
         self._changed = threading.Condition()
@@ -94,8 +90,7 @@ class LocalNodes(Nodes):
         return sum(not node.is_lost for node in self.all)
 
     def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
-        """Every node has its server already, and all have the same files."""
-        self.code = dict(code)
+        """Every node has its server already."""
 
     def share(self, value: object) -> Any:
         """Trials share nothing."""

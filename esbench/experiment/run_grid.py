@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from functools import partial
 
 from esbench.core.errors import UsageError
 from esbench.engine.child_process import require_main_process
-from esbench.engine.engine import Engine
+from esbench.engine.engine import Engine, Nodes
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.engines import Schedule, schedule, schedule_on_nodes
 from esbench.experiment.run_trial import check_trials, run_trial
-from esbench.experiment.trial_processes import TrialProcesses
+from esbench.experiment.trial_processes import TrialServer
+from esbench.experiment.trial_scheduler import Layout, TrialScheduler
 from esbench.experiment.trials import Trial
-from esbench.experiment.trials_on_nodes import TrialsOnNodes
 from esbench.experiment.watchers import (
     UNLIMITED,
     Callback,
@@ -23,7 +22,7 @@ from esbench.experiment.watchers import (
     Limits,
     Outcome,
 )
-from esbench.store.provenance import user_code
+from esbench.store.provenance import importable_code, user_code
 
 
 def run_grid(
@@ -59,25 +58,13 @@ def run_grid(
         watcher.trial_ended(trial, outcome, detail)
 
     todo = [trial for trial in trials if not trial.is_done]
-    layout = layout_of(todo, pool, at_once)
-    if layout.is_on_nodes and (machines := pool.machines()):
-        named = _named(callbacks, "trials on nodes")
-        with (
-            closing(machines),
-            TrialsOnNodes(
-                trials, machines, pool.slots, named, at_once, limits, pool.notice
-            ) as grid,
-        ):
-            grid.check(watcher)
-            grid.run(watcher, ended)
-        return outcomes
-    groups = _groups(todo, layout, pool, callbacks, limits.any, apart)
+    groups = _groups(todo, pool, callbacks, at_once, limits.any, apart)
     named = [each for each in callbacks if isinstance(each, ImportedCallback)]
-    for number, (group, count, open_engine) in enumerate(groups):
-        with TrialProcesses(count, open_engine, named, limits, pool.notice) as processes:
+    for number, (group, layout, nodes) in enumerate(groups):
+        with TrialScheduler(group, layout, nodes, named, limits, pool.notice) as scheduler:
             if number == 0:
-                processes.check(trials, watcher)
-            processes.run(group, watcher, ended)
+                scheduler.check(trials, watcher)
+            scheduler.run(watcher, ended)
     if not groups:
         if todo:
             pool.start()  # the workers load during the check
@@ -106,40 +93,49 @@ def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = Non
 
 def _groups(
     todo: Sequence[Trial],
-    layout: Schedule,
     pool: Engine,
     callbacks: Sequence[Callback],
+    at_once: int | None,
     limited: bool,
     apart: bool,
-) -> list[tuple[Sequence[Trial], int, Callable[[], Engine]]]:
-    """Trials for processes of this machine, with the number of processes and the engine of each.
+) -> list[tuple[Sequence[Trial], Layout, Nodes | None]]:
+    """Trials for other processes, their layout, and the nodes of a cluster if they run there.
 
     UsageError if a callback is a plain function, where these processes are needed.
     """
-    beside, alone = todo[: layout.side_by_side], todo[layout.side_by_side :]
-    groups = list[tuple[Sequence[Trial], int, Callable[[], Engine]]]()
+    chosen = layout_of(todo, pool, at_once)
+    if chosen.is_on_nodes and (machines := pool.machines()):
+        _named(callbacks, "trials on nodes")
+        machines.serve(TrialServer, importable_code(trial.spec for trial in todo))
+
+        def on_node(steps: Sequence[int], cores: int) -> tuple[int, Callable[[], Engine]]:
+            found = schedule(steps, cores, at_once)
+            return found.at_once, partial(WorkerPool, found.workers_each, pool.slots)
+
+        return [(todo, on_node, machines)]
+    beside, alone = todo[: chosen.side_by_side], todo[chosen.side_by_side :]
+    groups = list[tuple[Sequence[Trial], Layout, Nodes | None]]()
     if beside:
-        share = partial(WorkerPool, layout.workers_each, pool.slots)
-        groups.append((beside, layout.at_once, share))
+        share = partial(WorkerPool, chosen.workers_each, pool.slots)
+        groups.append((beside, lambda *_: (chosen.at_once, share), None))
     if beside or limited:
-        why = f"at_once = {layout.at_once}" if beside else "episode_timeout or trial_timeout"
+        why = f"at_once = {chosen.at_once}" if beside else "episode_timeout or trial_timeout"
         _named(callbacks, why)
     importable = all(isinstance(each, ImportedCallback) for each in callbacks)
     own = apart and pool.is_local and importable
     if alone and (limited or (own and _own_code(alone))):
-        groups.append((alone, 1, pool.opener()))
+        opener = pool.opener()
+        groups.append((alone, lambda *_: (1, opener), None))
     return groups
 
 
-def _named(callbacks: Sequence[Callback], where: str) -> list[ImportedCallback]:
-    """Callbacks that other processes can call; UsageError if one is a plain function."""
-    named = [each for each in callbacks if isinstance(each, ImportedCallback)]
-    if len(named) < len(callbacks):
+def _named(callbacks: Sequence[Callback], where: str) -> None:
+    """Raises UsageError if a callback is a plain function, which other processes cannot call."""
+    if not all(isinstance(each, ImportedCallback) for each in callbacks):
         raise UsageError(
             f"{where} with a function as callback: expected its name, such as "
             "'package.file:function', which other processes can import"
         )
-    return named
 
 
 def _own_code(trials: Sequence[Trial]) -> bool:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from esbench.core.arrays import State
 from esbench.core.errors import (
@@ -100,10 +100,6 @@ class TrialRecorder(Recorder, Protocol):
         """Store the error of a failed trial."""
 
 
-BeginTrial: TypeAlias = Callable[[Json], Start]
-"""Prepares the folder of a trial, with what it is trained with here, and resumes."""
-
-
 def run_trial(
     trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:
@@ -117,15 +113,8 @@ def run_trial(
     stored = trial.settled()
     try:
         with stored.folder.locked() as mine:
-            try:
-                found = outcome_without_training(trial, mine)
-                return found or attempt(
-                    trial, pool, stored.folder, stored.begin, watcher, callbacks
-                )
-            except DamagedTrialError as error:
-                if mine and not stored.folder.is_done:
-                    stored.folder.fail(f"{error}\n")
-                raise
+            found = outcome_without_training(trial, mine)
+            return found or attempt(trial, pool, stored.folder, stored.begin, watcher, callbacks)
     except DamagedTrialError as error:  # the other trials can run
         return "failed", str(error)
 
@@ -151,11 +140,13 @@ def attempt(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
-    begin: BeginTrial,
+    begin: Callable[[Json], Start],
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> tuple[Outcome, str]:
     """Run a trial that is not done, without access to its folder; returns what ``run_trial`` does.
+
+    ``begin`` prepares the folder, with what the trial is trained with here, and resumes.
 
     Raises:
         UsageError, KeyboardInterrupt: as ``run_trial``.
@@ -167,6 +158,10 @@ def attempt(
         summary, details = str(error), error.traceback
     except UserCodeError as error:
         summary, details = str(error), printable(traceback.format_exc())
+    except DamagedTrialError as error:
+        if not trial.folder.is_done:
+            recorder.fail(f"{error}\n")
+        return "failed", str(error)
     except UsageError:  # the input, not the trial
         raise
     except (KeyboardInterrupt, ParentGoneError):
@@ -183,7 +178,7 @@ def _train(
     trial: Trial,
     pool: Engine,
     recorder: TrialRecorder,
-    begin: BeginTrial,
+    begin: Callable[[Json], Start],
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> str:

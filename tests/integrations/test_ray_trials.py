@@ -1,8 +1,8 @@
 """Trials on the nodes of a real Ray cluster; what happens to them there is tested without Ray."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ from watchers import run as run_here
 
 from esbench.bench.grid_cost import Cost
 from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.trial_processes import TrialServer
+from esbench.experiment.trial_scheduler import TrialScheduler
 from esbench.experiment.trials import Trial
-from esbench.experiment.trials_on_nodes import TrialsOnNodes
 from esbench.experiment.watchers import ImportedCallback
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_nodes import RayNodes
@@ -110,8 +111,10 @@ def test_the_trial_of_a_killed_node_goes_on_elsewhere_and_an_interrupt_saves_it(
     watcher = Watcher(strike)
     nodes = RayNodes(cluster, workers=None, allow_mixed=False, notice=lambda _: None)
     callbacks = [ImportedCallback("often_saved:go_on")]
-    with closing(nodes), TrialsOnNodes(trials, nodes, 4, callbacks, tell=pytest.fail) as grid:
-        grid.check(watcher)
+    nodes.serve(TrialServer, {})
+    layout = lambda *_: (1, partial(WorkerPool, 1, 4))  # noqa: E731
+    with TrialScheduler(trials, layout, nodes, callbacks, tell=pytest.fail) as grid:
+        grid.check(trials, watcher)
         with pytest.raises(KeyboardInterrupt):
             grid.run(watcher, watcher.trial_ended)
     assert len(watcher.deaths) == 1

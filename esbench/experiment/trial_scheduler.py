@@ -1,37 +1,37 @@
-"""Runs trials on other machines; this one hands them out and is the only one that stores them.
+"""Runs trials side by side, in processes of this machine or of the nodes of a cluster.
 
-Every node runs trial processes, which send their rows and checkpoints as messages. They are applied
-to the folders here in their order, so that a folder is always as complete as that of a local trial.
-If a node or process is lost, its trial resumes on another node from the last checkpoint.
+Trials share nothing, so the results equal those of one trial after the other. A trial whose node or
+process is lost goes on in another process from its last checkpoint. Trials on nodes send what they
+record as messages, which are applied to the folders here, so a folder is always as complete as that
+of a local trial.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from esbench.core.errors import DamagedTrialError, EsbenchError
 from esbench.core.json_text import Json
 from esbench.core.process import interrupts_delayed
-from esbench.engine.engine import Joined, Lost, Node, Nodes
-from esbench.engine.worker_pool import MAX_DEATHS, WorkerPool
-from esbench.experiment.engines import schedule
+from esbench.engine.engine import Engine, Joined, Lost, Node, Nodes
+from esbench.engine.worker_pool import MAX_DEATHS
 from esbench.experiment.run_trial import check_each, outcome_without_training
 from esbench.experiment.trial_processes import (
     Away,
+    Died,
     Notice,
     Recorded,
     SpecCheck,
     SpecChecked,
     TrialArguments,
-    UnfinishedTrial,
+    TrialServer,
     WatcherCall,
 )
-from esbench.experiment.trial_server import Died, TrialServer
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import (
     UNLIMITED,
@@ -41,10 +41,75 @@ from esbench.experiment.watchers import (
     Limits,
     Outcome,
 )
+from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance import importable_code
 
-PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined
+POLL_SECONDS: Final = 0.5  # between two looks for nodes that have joined, and at the clocks
+
+Layout: TypeAlias = Callable[[Sequence[int], int], tuple[int, Callable[[], Engine]]]
+"""From the budgets of a node's share of the trials and its cores: how many run there at once, and
+what opens the engine of each."""
+
+
+@final
+class ThisMachine(Nodes, Node):
+    """A cluster of one node, which runs trials in processes of this machine."""
+
+    name, cores = "this machine", 0  # which no layout asks for
+
+    def __init__(self) -> None:
+        self._server = TrialServer()
+        self._events: list[tuple[Node, object]] = [(self, Joined())]
+
+    def call(
+        self, method: str, *arguments: object, shared: Any = None, aside: bool = False
+    ) -> None:
+        """Call a method of the server, unless it waits for messages, which ``wait`` does."""
+        if not aside:
+            getattr(self._server, method)(*arguments)
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
+        """The server runs already."""
+
+    def share(self, value: object) -> Any:
+        """Nothing is sent."""
+        return value
+
+    def wait(self, seconds: float) -> None:
+        """Wait for messages of trial processes, at most so long."""
+        if not self._events and (arrived := self._server.receive(seconds)):
+            self._events.append((self, arrived))
+
+    def take(self) -> Sequence[tuple[Node, object]]:
+        """All events at once."""
+        found, self._events = self._events, []
+        return found
+
+    def close(self) -> None:
+        """End the trial processes."""
+        self._server.close()
+
+
+@final
+@dataclass(eq=False)
+class _Run:
+    """A trial that has not ended, and the deaths of the processes that ran it."""
+
+    trial: Trial
+    generation: int = 0  # the latest
+    deaths: int = 0  # since that generation
+    losses: int = 0  # deaths in all
+    clock: Clock = field(default_factory=Clock)
+
+    def advance(self, record: GenerationRecord) -> None:
+        """Forget the deaths if a generation is new, not computed again."""
+        if record.generation > self.generation:
+            self.generation, self.deaths = record.generation, 0
 
 
 @final
@@ -54,20 +119,22 @@ class _Place:
 
     node: Node
     number: int
-    workers: int
     arguments: TrialArguments
-    run: UnfinishedTrial | None = None
-    records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
-    in_flight: int = 0  # episodes
+    run: _Run | None = None
     exceeded: str = ""  # the limit for which its process is being ended
     deaths: int = 0  # of its processes, as far as they are handled
+    workers: int = 0
+    records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
+    in_flight: int = 0  # episodes
 
-    def begin(self, run: UnfinishedTrial) -> None:
-        """Run a trial that is not done."""
-        self.run = run
-        self.records, self.in_flight = [], 0
-        run.clock.start()
-        self.assign(Away(run.trial))
+    def assign(self, work: object) -> None:
+        """Send work to the process there, which starts if there is none."""
+        self.node.call("assign", self.number, self.deaths, self.arguments, work)
+
+    def end(self, why: str) -> None:
+        """End the process there, because a limit is exceeded."""
+        self.exceeded = why
+        self.node.call("end", self.number)
 
     def nodes(self, losses: int) -> Json:
         """The node as ``Engine.nodes`` describes the nodes of a trial."""
@@ -84,57 +151,45 @@ class _Place:
         }
         return {"nodes": [node], "losses": losses, "lost_episodes": 0, "mixed": {}}
 
-    def end(self, why: str) -> None:
-        """End the trial process there, which exceeds a limit."""
-        self.exceeded = why
-        self.node.call("end", self.number)
-
-    def assign(self, work: object) -> None:
-        """Send work to the trial process there, which starts if there is none."""
-        self.node.call("assign", self.number, self.deaths, self.arguments, work)
-
 
 @final
-class TrialsOnNodes:
-    """Trials that nodes run; a context manager, which ends them after they have been saved."""
+class TrialScheduler:
+    """Runs trials in processes; a context manager, which ends them after they have saved."""
 
     def __init__(
         self,
         trials: Sequence[Trial],
-        nodes: Nodes,
-        slots: int,
+        layout: Layout,
+        nodes: Nodes | None = None,
         callbacks: Sequence[ImportedCallback] = (),
-        at_once: int | None = None,
         limits: Limits = UNLIMITED,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare to run trials.
 
         Args:
-            trials: in the order in which they are handed out.
-            nodes: where they run.
-            slots: the largest number of environments per worker.
-            callbacks: of every trial; the nodes import them.
-            at_once: the number of trials side by side on one node; by default, ``schedule`` decides
-                from the node's cores and its share of the trials.
+            trials: that are not done, in the order in which they are handed out.
+            layout: how many trials run at once on a node, and with what.
+            nodes: where they run, with a ``TrialServer`` each; None is this machine.
+            callbacks: of every trial; the processes import them.
             limits: of every trial, and of its check.
-            tell: called with the notices of the nodes, and with a message when none is left.
+            tell: called with notices, and with a message when no node is left.
         """
-        self._trials = trials
-        self._nodes = nodes
-        self._slots, self._callbacks, self._at_once = slots, callbacks, at_once
+        self._nodes = ThisMachine() if nodes is None else nodes
+        self._away = nodes is not None
+        self._layout, self._callbacks = layout, callbacks
         self._limits, self._tell = limits, tell
         self._joined: list[Node] = []  # without places
         self._places: list[_Place] = []
-        self._pending = deque(UnfinishedTrial(trial) for trial in trials if not trial.is_done)
-        # Of trials that have begun here.
-        self._locks: dict[UnfinishedTrial, contextlib.ExitStack] = {}
+        self._pending = deque(map(_Run, trials))
+        # Of trials that have begun; those of trials on nodes are held here.
+        self._locks: dict[_Run, contextlib.ExitStack] = {}
         self._inbox: deque[tuple[_Place, Any]] = deque()
         self._alone = False  # no node is left, and the user has been told
         self._stopping = False
-        nodes.serve(TrialServer, importable_code(run.trial.spec for run in self._pending))
 
-    def __enter__(self) -> TrialsOnNodes:
+    def __enter__(self) -> TrialScheduler:
+        self._join()  # the processes load during the check
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,18 +206,19 @@ class TrialsOnNodes:
         finally:
             for lock in self._locks.values():
                 lock.close()
+            self._nodes.close()
 
-    def check(self, watcher: GridWatcher) -> None:
-        """``check_each`` on a node, so that this machine loads no simulator."""
-        check_each(self._trials, partial(self._check, watcher=watcher))
+    def check(self, trials: Sequence[Trial], watcher: GridWatcher) -> None:
+        """``check_each`` in a process, so that this one loads no simulator."""
+        check_each(trials, partial(self._check, watcher=watcher))
 
     def _check(self, trial: Trial, watcher: GridWatcher) -> None:
-        """Check one trial on the nodes: build everything, and play some episodes there.
+        """Build everything that a trial needs, and play some episodes.
 
         Gives up if the process of the check dies or takes too long, or ``MAX_DEATHS`` nodes are
         lost. Training then reports the cause.
         """
-        work, clock, losses = SpecCheck.of(trial), Clock(), 0
+        work, clock, losses = SpecCheck(trial.spec, not trial.folder.has_begun), Clock(), 0
         checker: _Place | None = None
         while True:
             self._join()
@@ -172,34 +228,32 @@ class TrialsOnNodes:
                 clock.start()
             self._receive()
             while self._inbox:
-                sender, message = self._inbox.popleft()
+                place, message = self._inbox.popleft()
                 match message:
-                    case SpecChecked(work.spec.hash, error) if not sender.exceeded:
-                        if error is not None:
-                            raise error
+                    case SpecChecked():
                         return
+                    case EsbenchError():
+                        raise message
                     case Notice(text):
                         self._tell(text)
                     case Died():
-                        sender.deaths += 1
-                        if sender is not checker:
-                            continue
-                        sender.exceeded = ""
-                        losses += 1
-                        if sender in self._places or losses >= MAX_DEATHS:
+                        place.deaths += 1
+                        place.exceeded = ""
+                        losses += place is checker
+                        if place is checker and (place in self._places or losses >= MAX_DEATHS):
                             return
             alive = checker if checker in self._places else None
             if alive and not alive.exceeded and (why := clock.check(trial, self._limits, watcher)):
                 alive.end(why)
 
     def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
-        """Run every trial that is not done; ``ended`` is called with every trial that has ended.
+        """Run every trial; ``ended`` is called with every trial that has ended.
+
+        A trial fails after ``MAX_DEATHS`` deaths of its process without a new generation, and when
+        it exceeds a limit.
 
         UsageError as in ``run_trial``; TrainingError, with its traceback, if a process failed.
         """
-        for trial in self._trials:
-            if trial.is_done:
-                self._open(UnfinishedTrial(trial), ended)
         while self._pending or self._locks:
             self._join()
             self._give(ended)
@@ -222,10 +276,12 @@ class TrialsOnNodes:
         runs = dict.fromkeys([*self._locks, *self._pending])
         left = [run.trial.spec.budget.env_steps for run in runs]
         for node in joined:
-            layout = schedule(left[: -(-len(left) // count)], node.cores, self._at_once)
-            workers = layout.workers_each
-            arguments = partial(WorkerPool, workers, self._slots), self._callbacks
-            self._places += [_Place(node, n, workers, arguments) for n in range(layout.at_once)]
+            at_once, open_engine = self._layout(left[: -(-len(left) // count)], node.cores)
+            for number in range(at_once):
+                place = _Place(node, number, (open_engine, self._callbacks))
+                self._places.append(place)
+                with interrupts_delayed():
+                    place.assign(None)  # only starts the process
         self._places.sort(key=lambda place: place.number)  # a trial on every node comes first
         alone = not self._places
         if alone and not self._alone:
@@ -239,14 +295,18 @@ class TrialsOnNodes:
                 run = self._pending.popleft()
                 if run in self._locks or self._open(run, ended):
                     with interrupts_delayed():
-                        place.begin(run)
+                        place.run, place.records, place.in_flight = run, [], 0
+                        run.clock.start()
+                        place.assign(Away(run.trial) if self._away else run.trial)
 
-    def _open(self, run: UnfinishedTrial, ended: Callable[[Trial, Outcome, str], None]) -> bool:
-        """Lock the folder of a trial; whether it is to be trained. Otherwise it has ended."""
+    def _open(self, run: _Run, ended: Callable[[Trial, Outcome, str], None]) -> bool:
+        """Lock the folder of a trial on a node; whether it is to be trained, or else has ended."""
+        found: tuple[Outcome, str] | None = None
         try:
             with contextlib.ExitStack() as lock:
-                mine = lock.enter_context(run.trial.folder.locked())
-                found = outcome_without_training(run.trial, mine)
+                if self._away:
+                    mine = lock.enter_context(run.trial.folder.locked())
+                    found = outcome_without_training(run.trial, mine)
                 if found is None:
                     self._locks[run] = lock.pop_all()
         except DamagedTrialError as error:  # the other trials can run
@@ -258,7 +318,7 @@ class TrialsOnNodes:
     def _receive(self) -> None:
         """Wait for messages."""
         if not self._inbox:
-            self._nodes.wait(PERIOD_SECONDS)
+            self._nodes.wait(POLL_SECONDS)
             self._take()
 
     def _take(self) -> None:
@@ -287,33 +347,34 @@ class TrialsOnNodes:
             place, message = self._inbox.popleft()
             run = place.run
             match message:
-                case Recorded() if run is not None:
-                    self._record(place, run, message)
-                case Died(cause):
-                    place.deaths += 1
-                    exceeded, place.exceeded = place.exceeded, ""
-                    if run is not None and exceeded:
-                        run.trial.folder.fail(f"{exceeded}\n")
-                        message = self._fail(place, run, exceeded)
-                    elif run is not None:
-                        message = self._lose(place, run, cause)
-                case WatcherCall("generation_done", (record,)) if run is not None:
-                    run.advance(record)
-                    place.records = [*place.records[:1], record]
-                case WatcherCall("episodes_done", (done, total)):
-                    place.in_flight = total - done
-                case WatcherCall("trial_ended") if run is not None:
-                    self._close(place, run)
                 case Notice(text):
                     self._tell(text)
                 case EsbenchError():
                     raise message
-        return (
-            (run.trial, message) if run is not None and isinstance(message, WatcherCall) else None
-        )
+                case Died(cause):
+                    place.deaths += 1
+                    exceeded, place.exceeded = place.exceeded, ""
+                    if run is not None:
+                        return run.trial, self._lose(place, run, cause, exceeded)
+                case Recorded() if run is not None:
+                    self._record(place, run, message)
+                case WatcherCall(name, arguments) if run is not None:
+                    if name == "trial_ended":
+                        self._close(place, run)
+                    elif name == "generation_done":
+                        run.advance(*arguments)
+                        place.records = [*place.records[:1], *arguments]
+                    elif name == "episodes_done":
+                        done, total = arguments
+                        place.in_flight = total - done
+                    return run.trial, message
+        return None
 
-    def _record(self, place: _Place, run: UnfinishedTrial, call: Recorded) -> None:
+    def _record(self, place: _Place, run: _Run, call: Recorded) -> None:
+        """Call a method of a trial or of its folder for the node that runs it."""
         trial, folder = run.trial, run.trial.folder
+        if call.name == "begin":
+            place.workers = call.arguments[0]["workers"]
         try:
             answer = getattr(trial if call.name == "begin" else folder, call.name)(*call.arguments)
             if call.name in {"begin", "checkpoint"}:
@@ -325,23 +386,25 @@ class TrialsOnNodes:
         if call.asked:
             place.node.call("answer", place.number, answer)
 
-    def _lose(self, place: _Place, run: UnfinishedTrial, cause: str) -> WatcherCall:
-        """Let a trial, whose process has died, go on elsewhere; it fails after too many deaths."""
+    def _lose(self, place: _Place, run: _Run, cause: str, exceeded: str) -> WatcherCall:
+        """Let a trial, whose process has died, go on elsewhere, or end it."""
+        folder = run.trial.folder
         run.deaths += not self._stopping
         run.losses += not self._stopping
-        if run.deaths >= MAX_DEATHS:
-            return self._fail(place, run, run.store_cause(cause))
-        place.run = None
-        run.clock.stop()
-        run.trial.folder.close()
-        self._pending.appendleft(run)
-        return WatcherCall("trial_died", (cause,))
-
-    def _fail(self, place: _Place, run: UnfinishedTrial, why: str) -> WatcherCall:
-        """End a trial whose failure is stored."""
+        if run.trial.is_done:  # it has ended at the last moment
+            self._close(place, run)
+            return WatcherCall("trial_ended", ("done", score_text(folder.result())))
+        if not exceeded and run.deaths < MAX_DEATHS:
+            place.run = None
+            run.clock.stop()
+            folder.close()
+            self._pending.appendleft(run)
+            return WatcherCall("trial_died", (cause,))
+        died = f"its process died {run.deaths} times without a new generation, last by {cause}"
+        folder.fail(f"{exceeded or died}\n")
         self._close(place, run)
-        return WatcherCall("trial_ended", ("failed", why))
+        return WatcherCall("trial_ended", ("failed", exceeded or died))
 
-    def _close(self, place: _Place, run: UnfinishedTrial) -> None:
+    def _close(self, place: _Place, run: _Run) -> None:
         place.run = None
         self._locks.pop(run).close()
