@@ -71,7 +71,7 @@ def test_a_thread_of_user_code_does_not_delay_the_end() -> None:
     [
         ("eval --random-policy hostile_code:Reset-{}-v0 --episodes 1", 1),
         ("plan --env hostile_code:Close-{}-v0 --algorithm openai_es --workers 1", 1),
-        ("status --env hostile_code:Plain0-v0 --algorithm exits_{}:Class", 2),
+        ("status --env hostile_code:Plain-v0 --algorithm exits_{}:Class", 2),
     ],
 )
 def test_user_code_ends_no_command_without_a_sentence(

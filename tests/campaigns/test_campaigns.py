@@ -1,40 +1,56 @@
-"""The short forms of the campaigns; ``tox -e campaign`` runs the long ones."""
+"""Whole commands under faults; ``tox -e campaign`` runs the long forms of the campaigns."""
 
+import json
 import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import closed_streams
-import fuzzed_inputs
 import pytest
 from command_line import finished
-from commands import Ended
-from hostile import Case, Plan, drawn, grid, violations
+from fake_trials import write_scores
 
 from esbench.core.process import occupy_streams
-from esbench.grids.grid_file import parse_grid
+from esbench.publish.gate.baselines import freeze, write_baseline
 
 HERE = Path(__file__).parent
-SEVERAL = Plan(
-    (
-        Case("Constructor", "sys_exit"),
-        Case("Step", "surrogate"),
-        Case("Close", "raise"),
-        Case("Network", "raise"),
-        Case("Train", "os_exit"),
-        Case("Ask", "mute"),
-        Case("Search", "bare"),
-        Case("Train", "thread"),
-    )
-)
+SMALL = """
+name = "small"
+seeds = [0]
+budget = { env_steps = 200 }
+evaluation = { episodes = 2 }
+policy = { hidden = [4] }
+environments = """
+PLAIN = "hostile_code:Plain-v0"
+FOUR = "population_size = 4"
+CASES = {  # by label: the environment, the algorithm and its settings
+    "honest": ("CartPole-v1", "openai_es", FOUR),
+    "made": ("hostile_code:Constructor-sys_exit-v0", "openai_es", FOUR),
+    "stepped": ("hostile_code:Step-surrogate-v0", "openai_es", FOUR),
+    "closed": ("hostile_code:Close-raise-v0", "openai_es", FOUR),
+    "network": (PLAIN, "openai_es", 'policy = { template = "hostile_code:Network_raise" }'),
+    "asked": (PLAIN, "hostile_code:Ask_mute", FOUR),
+    "search": (PLAIN, "hostile_code:Search_bare", FOUR),
+    "trained": (PLAIN, "hostile_code:Train_os_exit", ""),
+    "threaded": (PLAIN, "hostile_code:Train_thread", ""),
+}
+
+
+def write_grid(folder: Path, labels: Sequence[str]) -> None:
+    lines = [SMALL + json.dumps(sorted({CASES[label][0] for label in labels}))]
+    for label in labels:
+        environment, algorithm, settings = CASES[label]
+        lines += [f"[algorithms.{label}]", f'algorithm = "{algorithm}"', settings]
+        lines += [f'environments = ["{environment}"]']
+    (folder / "grid.toml").write_text("\n".join(lines))
 
 
 @pytest.mark.parametrize(
     ("campaign", "options", "printed"),
     [
-        ("damaged.py", ["--cases", "12", "--quick"], "12 distinct damages"),
+        ("damaged.py", ["--cases", "12", "--quick"], "12 damages, 0 violations"),
         ("kills.py", ["--kills", "1", "--quick"], " 0 violations"),
-        ("fuzzed_inputs.py", ["--inputs", "25", "--seed", "0"], "25 inputs"),
     ],
 )
 def test_a_short_campaign_finds_no_violation(
@@ -45,51 +61,45 @@ def test_a_short_campaign_finds_no_violation(
     assert printed in out
 
 
-def test_several_kinds_of_bad_user_code_in_one_grid(tmp_path: Path) -> None:
-    assert list(violations(SEVERAL, tmp_path)) == []
+def test_several_kinds_of_bad_user_code_fail_their_trials_alone(tmp_path: Path) -> None:
+    write_grid(tmp_path, list(CASES))
+    run = ("-m", "esbench", "run", "grid.toml", "--workers", "1", "--quiet", "--out", "out")
+    code, *printed = finished(*run, cwd=tmp_path)
+    output = "".join(printed)
+    assert code == 1, output
+    assert "Traceback" not in output
+    assert all(each.isprintable() or each == "\n" for each in output)
+    out = tmp_path / "out"
+    folders = {path.relative_to(out).parts[1]: path.parent for path in out.rglob("lock")}
+    assert folders.keys() == CASES.keys()
+    for label, folder in folders.items():
+        works = label in {"honest", "threaded"}
+        assert (folder / "result.json").exists() == works, label
+        assert (folder / "error.txt").exists() != works, label
 
 
-def test_a_seed_draws_the_same_inputs_again() -> None:
-    assert drawn(7) == drawn(7)
-    for seed in range(50):
-        parse_grid(grid(drawn(seed)), "campaign")
-    first = [fuzzed_inputs.make_input(1, number)[0] for number in range(200)]
-    assert first == [fuzzed_inputs.make_input(1, number)[0] for number in range(200)]
-    assert len(set(first)) > 190
-    assert fuzzed_inputs.make_input(2, 0)[0] != first[0]
+def shell(folder: Path, command: str, streams: str) -> int:
+    """The exit code of ``esbench COMMAND`` with disturbed streams, also in a pipe."""
+    script = f"{sys.executable} -m esbench {command} {streams}; exit ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(["bash", "-c", script], cwd=folder, env=environment).returncode
 
 
-@pytest.mark.parametrize(
-    ("ended", "changed"),
-    [
-        (Ended(None, "", ""), []),
-        (Ended(70, "", ""), []),
-        (Ended(1, "", "Traceback (most recent call last):\n"), []),
-        (Ended(2, "", ""), []),
-        (Ended(2, "", "esbench: x\n" * 30), []),
-        (Ended(2, "", "esbench: x\n"), ["new/b.json"]),
-        (Ended(0, "", ""), ["out/a"]),
-    ],
-)
-def test_a_violation_is_seen(ended: Ended, changed: list[str]) -> None:
-    assert fuzzed_inputs.violation(ended, changed)
-    assert not fuzzed_inputs.violation(Ended(2, "", "esbench: x\n"))
-    assert not fuzzed_inputs.violation(Ended(0, "", ""), ["new/b.json"])
-
-
-@pytest.mark.parametrize("way", [">&- 2>&-", "| true"])
-def test_a_closed_stream_changes_no_result(tmp_path: Path, way: str) -> None:
-    closed_streams.prepare(tmp_path, with_trained=False)
-    command = "check worse --baseline base.json --json new/check.json"
-    code, found = closed_streams.outcome(tmp_path, command, way)
-    assert code == 1
-    assert '"regression"' in found["check.json"]
+@pytest.mark.parametrize("streams", [">&- 2>&-", "| true", "2>/dev/full"])
+def test_a_closed_stream_changes_no_result(tmp_path: Path, streams: str) -> None:
+    write_scores(tmp_path / "out", [float(score) for score in range(100, 108)])
+    write_scores(tmp_path / "worse", [float(score) for score in range(10, 18)])
+    write_baseline(tmp_path / "base.json", freeze(tmp_path / "out", "streams"), replace=False)
+    command = "check worse --baseline base.json --json check.json"
+    assert shell(tmp_path, command, streams) == 1
+    assert '"regression"' in (tmp_path / "check.json").read_text()
 
 
 def test_training_goes_on_when_its_streams_are_closed(tmp_path: Path) -> None:
-    command = f"run {closed_streams.GRID} --quiet --out new"
-    assert closed_streams.shell(tmp_path, command, "<&- >&- 2>&-") == 0
-    assert len(list(tmp_path.rglob("result.json"))) == 2
+    write_grid(tmp_path, ["honest"])
+    command = "run grid.toml --workers 1 --quiet --out new"
+    assert shell(tmp_path, command, "<&- >&- 2>&-") == 0
+    assert len(list(tmp_path.rglob("result.json"))) == 1
     assert not list(tmp_path.rglob("error.txt"))
 
 
