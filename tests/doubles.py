@@ -227,15 +227,6 @@ class WearsOut(Walk):
         return super().step(action)
 
 
-class Announced(Walk):
-    """Says that it was made, some processes later than others."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        time.sleep(0.3 * (os.getpid() % 3))
-        print("made", flush=True)  # noqa: T201
-
-
 class Heavy(Walk):
     """Takes long to make, and says that it was made."""
 
@@ -386,7 +377,7 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
 
 DOUBLES = (
     Walk, Valve, Loose, Answers, Repeats, Raises, Disconnects, Dies, Indifferent, BadReward,
-    BadObservation, Slow, Ready, Gated, WearsOut, Announced, Heavy, FailsInWorkers, MayFail,
+    BadObservation, Slow, Ready, Gated, WearsOut, Heavy, FailsInWorkers, MayFail,
     DiesInWorkers, KillsTheTrainer, Chatty, Forks, Spaces, Multi, Pictures,
 )  # fmt: skip
 for cls in DOUBLES:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from esbench.engine.engine import Joined, Lost, Node, Nodes
 from esbench.engine.jobs import EpisodeResult, Job, Task
@@ -25,14 +25,6 @@ from esbench.engine.setup import Setup
 IN_FLIGHT: Final = 2  # messages per node
 POLL_SECONDS: Final = 1.0
 NOTICE_SECONDS: Final = 60.0  # between two notices that no node is alive
-
-
-@final
-class Sent(NamedTuple):
-    """A message without an answer: the number of its episodes, and when it was sent."""
-
-    episodes: int
-    time: float
 
 
 @final
@@ -47,7 +39,8 @@ class NodeShare:
 
     node: Node
     held: dict[Task, None] = field(default_factory=dict)
-    sent: deque[Sent] = field(default_factory=deque)  # messages of this job on the way
+    # Messages of this job on the way: the number of their episodes, and when they were sent.
+    sent: deque[tuple[int, float]] = field(default_factory=deque)
     late: int = 0  # messages of earlier jobs on the way
     queued: int = 0  # as last reported
     dropped: list[Task] = field(default_factory=list)  # reported with the next message
@@ -60,21 +53,21 @@ class NodeShare:
     round_trip: float = 0.0  # of the network; the shortest one of this job, or else of the last
     shortest: float = math.inf  # of this job
 
+    def begin(self) -> None:
+        """Forget the last job, of which messages may still be on the way."""
+        self.late += len(self.sent)
+        self.held, self.sent, self.queued, self.dropped = {}, deque(), 0, []
+        self.is_fresh, self.has_job, self.shortest = True, False, math.inf
+
     @property
     def backlog(self) -> int:
         """The number of episodes that none of its workers has, at most."""
-        return self.queued + sum(sent.episodes for sent in self.sent)
-
-    @property
-    def can_send(self) -> bool:
-        """Whether it may get another message: not while earlier ones are unanswered."""
-        return len(self.sent) < IN_FLIGHT and self.late <= IN_FLIGHT
+        return self.queued + sum(episodes for episodes, _ in self.sent)
 
     @property
     def traveling(self) -> int:
         """The number of episodes that it plays while a message and its answer travel."""
-        speed = self.episodes / self.seconds if self.seconds else 0.0
-        return math.ceil(speed * self.round_trip)
+        return math.ceil(self.episodes / self.seconds * self.round_trip) if self.seconds else 0
 
     @property
     def steps_per_second(self) -> float:
@@ -146,10 +139,7 @@ class Coordinator:
         self._job = self._nodes.share(job)
         self._pending, self._results, self._holders = deque(tasks), {}, {}
         for share in self.shares.values():
-            share.held, share.dropped, share.queued, share.is_fresh = {}, [], 0, True
-            share.has_job = False
-            share.late, share.sent = share.late + len(share.sent), deque()
-            share.shortest = math.inf
+            share.begin()
         self._due = dict.fromkeys(self.shares.values())
         total, told = len(tasks), -1
         while len(self._results) < total:
@@ -211,7 +201,8 @@ class Coordinator:
         if not (self._pending or share.held) and not share.sent:
             self._repeat(share)
         part = share.node.cores / self.workers
-        while share.can_send:
+        # Not while earlier messages are unanswered.
+        while len(share.sent) < IN_FLIGHT and share.late <= IN_FLIGHT:
             fair = math.ceil((total - len(self._results)) * part) - len(share.held)
             least = max(share.node.cores, share.traveling)
             count = min(max(int(len(self._pending) * part / 2), least), fair)
@@ -233,7 +224,7 @@ class Coordinator:
         dropped, share.dropped = share.dropped, []
         own = max(len(tasks), math.ceil(total * share.node.cores / self.workers))
         share.is_fresh = False
-        share.sent.append(Sent(len(tasks), self._clock()))
+        share.sent.append((len(tasks), self._clock()))
         ahead = bool(tasks and self._pending)
         job, share.has_job = None if share.has_job else self._job, True
         message = Exchange(self._number, tasks, dropped, own, ahead)
@@ -269,8 +260,8 @@ class Coordinator:
             share.late -= 1
             return
         now = self._clock()
-        trip = now - share.sent.popleft().time - report.busy_s
-        share.round_trip = share.shortest = min(share.shortest, trip)
+        _, sent = share.sent.popleft()
+        share.round_trip = share.shortest = min(share.shortest, now - sent - report.busy_s)
         share.seconds, share.since = share.seconds + now - share.since, now
         share.queued = report.queued
         for result in report.results:

@@ -149,18 +149,18 @@ class Engine(ABC):
         """The number of workers, at the moment."""
 
     @property
-    @abstractmethod
     def nodes(self) -> Json:
         """What ``esbench status`` shows about the nodes of a cluster; empty on this machine."""
+        return {}
 
     @property
-    @abstractmethod
     def is_local(self) -> bool:
         """Whether trials side by side may use as many workers of their own instead."""
+        return True
 
-    @abstractmethod
     def machines(self) -> Nodes | None:
         """The machines that can also run whole trials; None if there is only this one."""
+        return None
 
     @abstractmethod
     def opener(self) -> Callable[[], Engine]:
@@ -170,8 +170,7 @@ class Engine(ABC):
     def start(self) -> None:
         """Start the workers in the background if none run, as ``configure`` does."""
 
-    @abstractmethod
-    def compare_code(self, spec: TrialSpec) -> None:
+    def compare_code(self, spec: TrialSpec) -> None:  # noqa: B027
         """Compare the user code of a trial with that of all machines, before they play it.
 
         Raises:

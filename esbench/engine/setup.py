@@ -110,18 +110,11 @@ class Setup:
         name = self.environment.id
         cls: type[Policy] = POLICIES.get(self.policy.template)
         rows, outputs = Observations(observations, name), Actions(actions, name).size
-        if len(rows.shape) >= 3:
-            seen = f"{name}: the observations are images of shape {rows.shape}; the policy"
-            if not cls.takes_images:
-                raise UsageError(
-                    f"{seen} {self.policy.template!r} expects vectors (use small_conv, "
-                    "openai_conv, nature_conv or conv_lstm; mlp, which flattens small images; or "
-                    "your own torch.nn.Module)"
-                )
-            if cls.most_pixels is not None and rows.size > cls.most_pixels:
-                raise UsageError(
-                    f"{seen} {self.policy.template!r} takes at most {cls.most_pixels} numbers "
-                    "(use a preprocessed environment such as esbench/Pong-v5, or your own "
-                    "torch.nn.Module)"
-                )
+        fits = cls.takes_images and rows.size <= (cls.most_pixels or rows.size)
+        if len(rows.shape) >= 3 and not fits:
+            raise UsageError(
+                f"{name}: the observations are images of shape {rows.shape}; the policy "
+                f"{self.policy.template!r} expects vectors or smaller images; expected a "
+                "convolutional one, a preprocessed environment or your own torch.nn.Module"
+            )
         return cls(self.policy.settings, rows.size, outputs, rows.shape or None, rows.pixels)

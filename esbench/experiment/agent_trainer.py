@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -68,13 +68,10 @@ class AgentTrainer(Trainer):
             UsageError: the environment or a setting is not supported.
         """
         super().__init__(spec, pool, recorder, folder, ended)
-        settings = spec.algorithm.settings
+        name, settings = spec.algorithm.name, spec.algorithm.settings
         assert isinstance(settings, AgentSettings)
         if spec.init_from is not None:
-            raise UsageError(
-                f"init_from = {spec.init_from.trial!r}: {spec.algorithm.name} is an agent, which "
-                "starts with parameters of its own; expected none"
-            )
+            raise UsageError(f"init_from: {name} is an agent, which starts anew; expected none")
         self._row_steps = settings.row_steps
         self._environments: list[_CountedEnvironment] = []
         self._started: list[int] = []  # the episodes of each environment
@@ -82,37 +79,26 @@ class AgentTrainer(Trainer):
         self._limit = 0
         self._learnt = 0  # the total of steps of the last call of ``learn`` that returned
         self._row_at = 0  # the steps of the last row
-        self._clocks = (0.0, 0.0)
-        self._learning = False
         self._stage: Environment | None = None  # for evaluation
         with contextlib.ExitStack() as failed:
             failed.callback(self._close)
-            name = spec.algorithm.name
             self.agent = make_agent(name, settings, self._make_environment, spec.seed)
             self._trains_once = self.agent.policy is None
-            if self._trains_once:
-                self._require_no_early_end()
+            ends = spec.budget.generations, spec.budget.target_return
+            if self._trains_once and ends != (None, None):
+                raise UsageError(
+                    f"budget: {name} hands over its policy only at the end of train; expected "
+                    "env_steps alone, without generations or target_return"
+                )
             failed.pop_all()
 
-    def check_episodes(self) -> None:
-        """As the base class says: a worker plays the environment."""
-        self._pool.check(self.spec.environment)
-
     def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
-        """Score the last policy on held-out episodes.
-
-        Raises:
-            UsageError: the policy is not known, or ``which`` is "best".
-        """
+        """As the base class says; UsageError if the policy is not known, or for "best"."""
         self.generation_of(which)
         if episodes is not None:
             require_integer("episodes", episodes, 1, MOST_EPISODES)
         count = self.spec.evaluation.episodes if episodes is None else episodes
         return self._play(held_out_seeds(self.spec.seed, count))
-
-    @property
-    def validated_generation(self) -> None:
-        """None, because agents have no validation."""
 
     def generation_of(self, which: Which) -> int:
         """The number of rows; UsageError for "best", which is not kept."""
@@ -125,7 +111,7 @@ class AgentTrainer(Trainer):
         return self.progress.generation
 
     def state_dict(self) -> State | None:
-        """A copy of everything that is needed to continue; None if the agent cannot continue."""
+        """As the base class says; None if the agent has no state."""
         state = self.agent.state_dict()
         if state is None:
             return None
@@ -154,18 +140,10 @@ class AgentTrainer(Trainer):
         self.agent.load_state_dict(state["agent"])
 
     def policy(self, which: Which = "last") -> TrainedAgent:
-        """The policy so far, for use in any Gymnasium loop.
-
-        Raises:
-            UsageError: it is not known, or ``which`` is "best".
-        """
+        """As the base class says; UsageError if the policy is not known, or for "best"."""
         generation = self.generation_of(which)
         seeds = held_out_seeds(self.spec.seed, self.spec.evaluation.episodes)
         return TrainedAgent(self.spec.environment, self._acting(), generation, seeds)
-
-    @property
-    def _is_consistent(self) -> bool:
-        return not self._learning
 
     def _is_spent(self, env_steps: int) -> bool:
         most = self.spec.budget.generations or math.inf
@@ -179,12 +157,11 @@ class AgentTrainer(Trainer):
         if self._trains_once and self.progress.env_steps:
             raise UsageError(
                 f"{self.spec.algorithm.name} was trained for {self.progress.env_steps} steps and "
-                "cannot go on, because it hands over its policy only at the end of train; expected "
-                "a new trainer and all steps at once"
+                "cannot go on; expected a new trainer and all steps at once"
             )
-        self._clocks = time.perf_counter(), time.process_time()
+        self._counted = self._clocks()
         self._saved = -math.inf  # an interrupt saves nothing, so the first row does
-        self._learning = True
+        self._consistent = False
         try:
             with silenced():
                 # Schedules go over the whole budget, also if training pauses before its end.
@@ -194,25 +171,15 @@ class AgentTrainer(Trainer):
         except _TrainingEnds:
             if self.agent.policy is None:
                 raise TrainingError(
-                    f"{self.spec.algorithm.name} was stopped before it handed over a policy; "
-                    "expected no callback that stops"
+                    f"{self.spec.algorithm.name} was stopped before it handed over a policy"
                 ) from None
         else:
             self._learnt = env_steps
         if self.progress.env_steps > self._row_at or not self.progress.generation:
             self._record()
         else:
-            self.progress = self._timed(self.progress.generation, 0)
-        self._learning = False
-
-    def _require_no_early_end(self) -> None:
-        """UsageError if the budget may end training before the policy is known."""
-        for key in ("generations", "target_return"):
-            if (value := getattr(self.spec.budget, key)) is not None:
-                raise UsageError(
-                    f"budget.{key} = {value}: {self.spec.algorithm.name} hands over its policy "
-                    "only at the end of train; expected env_steps alone"
-                )
+            self._count_time()
+        self._consistent = True
 
     def _close(self) -> None:
         for env in (*self._environments, self._stage):
@@ -223,8 +190,7 @@ class AgentTrainer(Trainer):
     def _acting(self) -> ActingPolicy:
         if self.agent.policy is None:
             raise UsageError(
-                f"the policy of {self.spec.algorithm.name} is not stored: an agent without "
-                "state_dict hands it over only at the end of training"
+                f"the policy of {self.spec.algorithm.name} is known only after training"
             )
         return self.agent.policy
 
@@ -254,7 +220,10 @@ class AgentTrainer(Trainer):
 
     def after_step(self, episode: tuple[float, int] | None) -> None:
         """Count a step, which may have ended an episode of this return and length."""
-        self.progress = self.progress.with_step(ended=episode is not None)
+        steps, episodes = self.progress.env_steps + 1, self.progress.episodes
+        self.progress = replace(
+            self.progress, env_steps=steps, episodes=episodes + (episode is not None)
+        )
         if episode is not None:
             self._episodes.append(episode)
         if self._pool.progress is not None:
@@ -270,14 +239,16 @@ class AgentTrainer(Trainer):
         center = self._evaluate_now(generation)
         with interrupts_delayed():
             record = self._append(generation, center)
-        self._learning = False  # between two updates
+        self._consistent = True  # between two updates
         ends = self._ends_with(record)
-        self._learning = True
-        self._clocks = time.perf_counter(), time.process_time()  # after callbacks and checkpoint
+        self._consistent = False
+        self._counted = self._clocks()  # after callbacks and checkpoint
         return ends or generation == self.spec.budget.generations
 
     def _append(self, generation: int, center: HeldOutScore) -> GenerationRecord:
-        self.progress = self._timed(generation, int(center.lengths.sum()))
+        self._count_time()
+        played = self.progress.eval_env_steps + int(center.lengths.sum())
+        self.progress = replace(self.progress, generation=generation, eval_env_steps=played)
         record = GenerationRecord(
             **vars(self.progress),
             **_training_returns(self._episodes),
@@ -292,21 +263,12 @@ class AgentTrainer(Trainer):
             self._recorder.append(record, {})
         return record
 
-    def _timed(self, generation: int, eval_env_steps: int) -> Progress:
-        """The progress with the times since this was called last."""
-        now = time.perf_counter(), time.process_time()
-        wall, cpu = (end - start for start, end in zip(self._clocks, now, strict=True))
-        self._clocks = now
-        return self.progress.with_generation(generation, wall, cpu, eval_env_steps)
-
     def _evaluate_now(self, generation: int) -> HeldOutScore:
         """Episodes of the policy so far; none if it is not known or not to be evaluated."""
-        count = self.spec.environment.episodes_per_member
-        if self.agent.policy is None or not self.spec.evaluation.center:
-            count = 0
-        purpose = Purpose.CENTER_EPISODE
-        seeds = [episode_seed(self.spec.seed, purpose, generation, e) for e in range(count)]
-        return self._play(seeds)
+        known = self.agent.policy is not None and self.spec.evaluation.center
+        count = self.spec.environment.episodes_per_member if known else 0
+        seed, purpose = self.spec.seed, Purpose.CENTER_EPISODE
+        return self._play([episode_seed(seed, purpose, generation, e) for e in range(count)])
 
     def _play(self, seeds: Sequence[int]) -> HeldOutScore:
         found = []
@@ -343,8 +305,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._episode is None:
             raise TrainingError("an agent called step outside of an episode; expected reset first")
         observation, reward, terminated, truncated, info = self.env.step(action)
-        total, length = self._episode
-        returned = self._returned
+        (total, length), returned = self._episode, self._returned
         episode = total + returned.reward(reward), length + 1
         require_end(length + 1, self._own.id, self._own.kwargs)
         ended = returned.flag("terminated", terminated) | returned.flag("truncated", truncated)

@@ -23,7 +23,7 @@ from esbench.core.json_text import Json
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
 from esbench.experiment.stored_trainer import backend_of, make_trainer, resumed_trainer
-from esbench.experiment.trainer import Ended, Recorder, Trainer
+from esbench.experiment.trainer import Recorder, Trainer
 from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
@@ -191,7 +191,8 @@ def _train(
 
     start = begin(_about(trial.spec, pool))
     notes += start.notes
-    with _resumed(trial, pool, recorder, start, ended) as trainer:
+    stored = trial.folder, trial.spec, pool, start.state, start.history
+    with resumed_trainer(*stored, recorder, recorder.path, ended) as trainer:
         watcher.trial_started(trial, trainer.progress.generation)
 
         def keep(_: GenerationRecord | None = None) -> None:
@@ -245,8 +246,9 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
                 f"{trial.folder.path} is being trained by another process, or by a trainer here "
                 "that was not closed; expected one at a time"
             )
-        start = stored.begin(_about(trial.spec, pool))
-        yield _resumed(trial, pool, stored.folder, start, partial(_finish, stored.folder))
+        folder, start = stored.folder, stored.begin(_about(trial.spec, pool))
+        known = folder, trial.spec, pool, start.state, start.history
+        yield resumed_trainer(*known, folder, folder.path, partial(_finish, folder))
 
 
 def _about(spec: TrialSpec, pool: Engine) -> Json:
@@ -256,16 +258,6 @@ def _about(spec: TrialSpec, pool: Engine) -> Json:
         "workers": pool.size,  # for the wall-clock times; results do not depend on it
         **provenance(spec),
     }
-
-
-def _resumed(
-    trial: Trial, pool: Engine, recorder: TrialRecorder, start: Start, ended: Ended
-) -> Trainer:
-    """A trainer that continues a trial from ``start``."""
-    if start.state is None:
-        return make_trainer(trial.spec, pool, recorder, recorder.path, ended=ended)
-    stored = trial.folder, trial.spec, pool, start.state, start.history
-    return resumed_trainer(*stored, recorder, recorder.path, ended)
 
 
 def _done(trial: Trial, pool: Engine) -> Trainer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -91,8 +90,6 @@ class SearchTrainer(Trainer):
         validation = spec.evaluation.validation
         self._validation = None if validation is None else Validation(validation)
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
-        self._counted = 0.0, 0.0  # the clocks when time was last counted
-        self._consistent = True
 
     def _require_same_policy(self, source: SearchTrainer) -> None:
         start, spec = source.spec, self.spec
@@ -200,17 +197,10 @@ class SearchTrainer(Trainer):
         self._begun_at = state.get("begun_at")
         self._consistent = True
 
-    @property
-    def _is_consistent(self) -> bool:
-        return self._consistent
-
     def _train(self, env_steps: int) -> None:
         for record in self._generations(env_steps):
             if self._ends_with(record):
                 break
-
-    def _close(self) -> None:
-        """There is nothing but the workers, which the base class closes."""
 
     def _generations(self, limit: int) -> Iterator[GenerationRecord]:
         if not self._consistent:
@@ -238,16 +228,6 @@ class SearchTrainer(Trainer):
                     self._recorder.append(record, members | self.algorithm.member_data)
             self.watch.lap("store")
             yield record
-
-    def _clocks(self) -> tuple[float, float]:
-        return time.perf_counter(), time.process_time() + self._pool.cpu_time_s
-
-    def _count_time(self) -> None:
-        """Add the time since it was last counted to the progress."""
-        (wall, cpu), before, progress = self._clocks(), self._counted, self.progress
-        self._counted = wall, cpu
-        wall, cpu = progress.wall_time_s + wall - before[0], progress.cpu_time_s + cpu - before[1]
-        self.progress = replace(progress, wall_time_s=wall, cpu_time_s=cpu)
 
     def _is_spent(self, env_steps: int) -> bool:
         most = self.spec.budget.generations or math.inf

@@ -137,8 +137,7 @@ def stored_trainer(
     state = folder.load_checkpoint(generation)
     if state is None and spec.is_agent and folder.is_done:
         raise UsageError(
-            f"{folder.path} has no stored policy: {spec.algorithm.name} is an agent without "
-            "state_dict; its score is in result.json"
+            f"{folder.path} has no stored policy: {spec.algorithm.name} has no state_dict"
         )
     if state is None:
         raise UsageError(f"{folder.path} has no checkpoint yet; expected a trained trial")
@@ -151,27 +150,25 @@ def resumed_trainer(
     trial: TrialFolder,
     spec: TrialSpec,
     pool: Engine,
-    state: State,
+    state: State | None,
     history: Sequence[GenerationRecord],
     recorder: Recorder | None = None,
     folder: Path | None = None,
     ended: Ended | None = None,
 ) -> Trainer:
-    """The trainer of a stored trial in the state after ``history``; other arguments as above."""
-    trainer = make_trainer(spec, pool, recorder, folder, False, ended)
-    with contextlib.ExitStack() as failed:
-        failed.push(trainer)
-        restore(trainer, trial, state, history)
-        failed.pop_all()
-    return trainer
+    """The trainer of a trial in the state after ``history``; a new one if there is no state.
 
-
-def restore(
-    trainer: Trainer, trial: TrialFolder, state: State, history: Sequence[GenerationRecord]
-) -> None:
-    """Load a checkpoint; DamagedTrialError if it lacks the reference batch of the policy."""
+    DamagedTrialError if the state lacks the reference batch of the policy.
+    """
+    trainer = make_trainer(spec, pool, recorder, folder, state is None, ended)
+    if state is None:
+        return trainer
     try:
         trainer.load_state_dict(state, history)
-    except UsageError as error:
+    except BaseException as error:
+        trainer.close()
+        if not isinstance(error, UsageError):
+            raise
         remedy = f"remove the folder {trial.path} to train the trial again"
         raise DamagedTrialError(f"{trial.path / 'checkpoint'}: {error}; {remedy}") from None
+    return trainer

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from esbench.core.errors import error_text
 from esbench.experiment.trials import Trial
@@ -27,6 +27,7 @@ FILES: Final = {".png", ".gif", ".mp4"}
 
 Draw: TypeAlias = Callable[[Trial, Path], object]
 """Writes figures of a trial to a folder."""
+_Event: TypeAlias = tuple[str, Trial, Any]
 
 
 @final
@@ -67,16 +68,9 @@ class TrackedGrid:
             getattr(self._watcher, event)(trial, *details)
             if event in TRACKED:
                 for lane in self._lanes:
-                    lane.post(_TrackedEvent(event, trial, details[0]))
+                    lane.post((event, trial, details[0]))
 
         return happened
-
-
-@final
-class _TrackedEvent(NamedTuple):
-    kind: str
-    trial: Trial
-    detail: Any
 
 
 @final
@@ -88,7 +82,7 @@ class _TrackerThread:
     ) -> None:
         self.name, self.tracker, self._root = name, tracker, root
         self._warn, self._draw = warn, draw
-        self._events: deque[_TrackedEvent] = deque()
+        self._events: deque[_Event] = deque()
         self._runs: dict[Path, _OpenRun] = {}  # by folder of the trial
         self._closing = threading.Event()
         self.dropped = False
@@ -97,7 +91,7 @@ class _TrackerThread:
         self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
         self._thread.start()
 
-    def post(self, event: _TrackedEvent) -> None:
+    def post(self, event: _Event) -> None:
         """Let the thread handle an event; returns at once."""
         if len(self._events) >= MOST_EVENTS:
             self._drop(f"{MOST_EVENTS} generations wait for it")

@@ -165,25 +165,19 @@ class TrainedPolicy(Trained):
         return found
 
     def _seen(self, observation: Any) -> Any:
+        """The observation as training receives it: an array, unless its space is composite."""
         space = self.observation_space
-        if not isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
-            try:
-                row = np.asarray(gymnasium.spaces.flatten(space, observation))
-            except Exception:  # of a space, which says nothing about the kinds of its errors
-                row = np.empty(0)
-            if row.shape != (self._observations.size,):
-                raise UsageError(f"observation {observation!r}: expected one of {space}")
-            return observation
+        is_plain = isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.Discrete)
         try:
-            seen = np.asarray(observation, dtype=space.dtype)
-        except (TypeError, ValueError, OverflowError):
-            raise UsageError(f"observation {shown(observation)}: expected one of {space}") from None
-        if seen.shape != space.shape:
-            raise UsageError(
-                f"observation of shape {list(seen.shape)}: expected {list(space.shape or ())}, one "
-                f"observation of {self.environment.id}"
-            )
-        return seen
+            if is_plain:
+                row = np.asarray(observation, dtype=space.dtype)
+            else:
+                row = np.asarray(gymnasium.spaces.flatten(space, observation))
+        except Exception:  # of a space, which says nothing about the kinds of its errors
+            row = np.empty(0)
+        if row.shape != (space.shape if is_plain else (self._observations.size,)):
+            raise UsageError(f"observation {shown(observation)}: expected one of {space}")
+        return row if is_plain else observation
 
     def module(self) -> PolicyModule:
         """A new torch module from observations [N, ...] to outputs [N, outputs].

@@ -44,22 +44,6 @@ class Progress:
             episodes=self.episodes + played.lengths.size,
         )
 
-    def with_step(self, ended: bool) -> Progress:
-        """The progress after another step, which may have ended an episode."""
-        return replace(self, env_steps=self.env_steps + 1, episodes=self.episodes + ended)
-
-    def with_generation(
-        self, generation: int, wall_time_s: float, cpu_time_s: float, eval_env_steps: int
-    ) -> Progress:
-        """The progress after a generation that took these further times and steps."""
-        return replace(
-            self,
-            generation=generation,
-            eval_env_steps=self.eval_env_steps + eval_env_steps,
-            wall_time_s=self.wall_time_s + wall_time_s,
-            cpu_time_s=self.cpu_time_s + cpu_time_s,
-        )
-
 
 CHECKPOINT_SECONDS: Final = 10.0
 CHECKPOINT_SHARE: Final = 20  # a checkpoint of s seconds is written every 20 s seconds at most
@@ -111,6 +95,8 @@ class Trainer(ABC):
         self._recorder = recorder
         self._ended = ended
         self._callbacks: list[Callback] = []
+        self._consistent = True  # the state is that after the records so far
+        self._counted = 0.0, 0.0  # the clocks when time was last counted
         self._told = 0  # the last generation whose callbacks have all returned
         self._saved = -math.inf  # when the last checkpoint was written [s]
         self._pause = 0.0  # at least until the next one [s]
@@ -143,7 +129,6 @@ class Trainer(ABC):
                 callback is no function or returns something else, ``env_steps`` are negative or
                 beyond a stored budget, or the trainer of a stored trial is closed.
         """
-        budget = self.spec.budget
         if env_steps is not None:
             require_finite("env_steps", env_steps)
             if env_steps < 0:
@@ -151,23 +136,25 @@ class Trainer(ABC):
         functions = [callbacks] if callable(callbacks) else callbacks
         if not isinstance(functions, Sequence) or not all(map(callable, functions)):
             raise UsageError(f"callbacks = {shown(callbacks)}: expected functions")
-        limit = budget.env_steps if env_steps is None else int(env_steps)
+        most = self.spec.budget.env_steps
+        limit = most if env_steps is None else int(env_steps)
         if self._ended is None:
             self._train_with(limit, functions)
             return self.stopped
-        if limit > budget.env_steps:
+        if limit > most:
             raise UsageError(
-                f"env_steps = {limit}: expected at most {budget.env_steps}, the budget of the "
-                f"trial in {self.folder}"
+                f"env_steps = {limit}: expected at most {most}, the budget of the trial in "
+                f"{self.folder}"
             )
-        if not self.done:
-            if self._closed:
-                raise UsageError(f"the trainer of {self.folder} is closed; expected a new one")
-            if self.stopped is None:  # else it was interrupted while it was scored
-                self._train_with(limit, functions)
-            if self.stopped or self._is_spent(budget.env_steps):
-                self._ended(self)
-                self.done = True
+        if self.done:
+            return self.stopped
+        if self._closed:
+            raise UsageError(f"the trainer of {self.folder} is closed; expected a new one")
+        if self.stopped is None:  # else it was interrupted while it was scored
+            self._train_with(limit, functions)
+        if self.stopped or self._is_spent(most):
+            self._ended(self)
+            self.done = True
         return self.stopped
 
     @final
@@ -214,9 +201,22 @@ class Trainer(ABC):
         return False
 
     @final
+    def _clocks(self) -> tuple[float, float]:
+        """The wall-clock time and the CPU time of this process and of all workers [s]."""
+        return time.perf_counter(), time.process_time() + self._pool.cpu_time_s
+
+    @final
+    def _count_time(self) -> None:
+        """Add the time since it was last counted to the progress."""
+        (wall, cpu), before, progress = self._clocks(), self._counted, self.progress
+        self._counted = wall, cpu
+        wall, cpu = progress.wall_time_s + wall - before[0], progress.cpu_time_s + cpu - before[1]
+        self.progress = replace(progress, wall_time_s=wall, cpu_time_s=cpu)
+
+    @final
     def save(self) -> None:
         """Write a checkpoint if there is a recorder and no update is incomplete."""
-        if self._recorder is not None and self._is_consistent:
+        if self._recorder is not None and self._consistent:
             self.watch.start()
             if (state := self.state_dict()) is not None:
                 self._recorder.checkpoint(state)
@@ -236,12 +236,12 @@ class Trainer(ABC):
         if self._owned is not None:
             self._owned.close()
 
-    @abstractmethod
     def check_episodes(self) -> None:
         """Let a worker play the environment, unless that is known to be unnecessary.
 
         UsageError if episodes do not end, or depend on more than their seeds.
         """
+        self._pool.check(self.spec.environment)
 
     @final
     def is_deterministic(self) -> bool | None:
@@ -259,9 +259,9 @@ class Trainer(ABC):
         """
 
     @property
-    @abstractmethod
     def validated_generation(self) -> int | None:
         """The generation whose center validation has made the final policy; None without one."""
+        return None
 
     @abstractmethod
     def generation_of(self, which: Which) -> int:
@@ -283,11 +283,6 @@ class Trainer(ABC):
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
         """Restore what ``state_dict`` returned after the generations of ``history``."""
 
-    @property
-    @abstractmethod
-    def _is_consistent(self) -> bool:
-        """Whether the state is that after the records so far."""
-
     @abstractmethod
     def _is_spent(self, env_steps: int) -> bool:
         """Whether nothing is left to train up to this total number of steps."""
@@ -296,8 +291,8 @@ class Trainer(ABC):
     def _train(self, env_steps: int) -> None:
         """Train up to this total number of steps; call ``_ends_with`` with every record."""
 
-    @abstractmethod
-    def _close(self) -> None: ...
+    def _close(self) -> None:  # noqa: B027
+        """Close what only this trainer has."""
 
 
 Ended: TypeAlias = Callable[[Trainer], object]

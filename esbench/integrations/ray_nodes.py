@@ -11,7 +11,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from esbench.core.errors import EsbenchError, TrainingError, UsageError
 from esbench.engine.engine import Joined, Lost, Node, Nodes
@@ -56,13 +56,15 @@ class NodeActor:
 class RayNode(Node):
     """A node of a Ray cluster and the actor on it."""
 
-    def __init__(
-        self, place: ClusterNode, cores: int, actor: Any, calls: Callable[[RayNode, Any], None]
-    ) -> None:
-        """``calls`` receives the node of every call and the reference of its answer."""
+    def __init__(self, place: ClusterNode, cores: int, actor: Any, calls: Calls) -> None:
+        """``calls`` receives the references of answers."""
         self.place, self.name, self.cores = place, place.host, cores
         self.actor, self._calls = actor, calls
         self.has_joined = self.is_used = self.is_lost = False
+
+    def ask_software(self, code: Mapping[str, str]) -> None:
+        """Ask for the software of the node, and for its user code."""
+        self._calls[self.actor.software.remote(code)] = self, True
 
     def call(
         self, method: str, *arguments: object, shared: Any = None, aside: bool = False
@@ -72,7 +74,11 @@ class RayNode(Node):
             return
         call = self.actor.call.options(concurrency_group=ASIDE) if aside else self.actor.call
         more = () if shared is None else (shared,)
-        self._calls(self, call.remote(method, pickle.dumps(arguments), *more))
+        self._calls[call.remote(method, pickle.dumps(arguments), *more)] = self, False
+
+
+Calls: TypeAlias = dict[Any, tuple[RayNode, bool]]
+"""By the reference of an answer: its node, and whether it is about the node's software."""
 
 
 @final
@@ -105,8 +111,7 @@ class RayNodes(Nodes):
         self._code: dict[str, str] = {}
         self._here = software()
         self._nodes: dict[str, RayNode] = {}  # by Ray's identifier
-        self._checks: dict[Any, RayNode] = {}  # by the answer about their software
-        self._calls: dict[Any, RayNode] = {}  # by the answer of their server
+        self._calls: Calls = {}
         self._refused: set[str] = set()
         self._failures: dict[str, int] = {}  # of actors, since the last answer
         self._events: list[tuple[RayNode, object]] = []
@@ -127,11 +132,13 @@ class RayNodes(Nodes):
             self._code = {**self._code, **code}
             self._here = self._here._replace(own_code=self._code)
             for node in self._nodes.values():
-                self._check(node)
+                node.ask_software(self._code)
         self._look()
         end = time.monotonic() + START_SECONDS
-        while self._checks and (left := end - time.monotonic()) > 0:
-            self._ray.wait(list(self._checks), timeout=left)
+        while checks := [ref for ref, (_, is_check) in self._calls.items() if is_check]:
+            if (left := end - time.monotonic()) <= 0:
+                break
+            self._ray.wait(checks, timeout=left)
             self._settle()
 
     def share(self, value: object) -> Any:
@@ -141,10 +148,11 @@ class RayNodes(Nodes):
 
     def wait(self, seconds: float) -> None:
         """Wait for an event, at most so long."""
-        refs = [*self._checks, *self._calls]
-        if refs and not self._events:
-            self._ray.wait(refs, timeout=seconds)
-        elif not self._events:
+        if self._events:
+            return
+        if self._calls:
+            self._ray.wait(list(self._calls), timeout=seconds)
+        else:
             time.sleep(seconds)
 
     def take(self) -> Sequence[tuple[RayNode, object]]:
@@ -158,7 +166,8 @@ class RayNodes(Nodes):
 
     def close(self) -> None:
         """End all actors; ``serve`` starts new ones."""
-        nodes, self._nodes, self._checks, self._calls = self._nodes, {}, {}, {}
+        nodes, self._nodes = self._nodes, {}
+        self._calls.clear()
         self._events, self._looked = [], -PERIOD_SECONDS
         for node in nodes.values():
             self._ray.kill(node.actor)
@@ -177,32 +186,24 @@ class RayNodes(Nodes):
                 actor = self._cluster.start(
                     NodeActor, place, self._server, sys.path, threads, groups={ASIDE: 1}
                 )
-                node = RayNode(place, self._workers or place.cores, actor, self._expect)
+                node = RayNode(place, self._workers or place.cores, actor, self._calls)
                 self._nodes[id_] = node
-                self._check(node)
-
-    def _check(self, node: RayNode) -> None:
-        """Ask a node for its software and user code."""
-        self._checks[node.actor.software.remote(self._code)] = node
-
-    def _expect(self, node: RayNode, answer: Any) -> None:
-        self._calls[answer] = node
+                node.ask_software(self._code)
 
     def _settle(self) -> None:
         """Handle all answers that have arrived."""
-        refs = [*self._checks, *self._calls]
+        refs = list(self._calls)
         ready = self._ray.wait(refs, num_returns=len(refs), timeout=0)[0] if refs else []
         for ref in ready:
-            checked = self._checks.pop(ref, None)
-            node = checked or self._calls.pop(ref, None)
-            if node is None:
-                continue  # it has been given up meanwhile
+            if ref not in self._calls:
+                continue  # the node has been given up meanwhile
+            node, is_check = self._calls.pop(ref)
             try:
                 answer = self._ray.get(ref)
             except self._ray.exceptions.RayError as error:
                 self._fail(node, error)
                 continue
-            if checked:
+            if is_check:
                 self._compare(node, answer)
                 continue
             self._failures.pop(node.place.id, None)
@@ -249,8 +250,8 @@ class RayNodes(Nodes):
     def _drop(self, node: RayNode, cause: str) -> None:
         del self._nodes[node.place.id]
         node.is_lost = True
-        self._checks = {ref: each for ref, each in self._checks.items() if each is not node}
-        self._calls = {ref: each for ref, each in self._calls.items() if each is not node}
+        for ref in [ref for ref, (each, _) in self._calls.items() if each is node]:
+            del self._calls[ref]
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(node.actor)
         if node.is_used:

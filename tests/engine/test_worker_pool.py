@@ -63,19 +63,6 @@ def test_digests_do_not_depend_on_workers_or_slots(
     assert all(result == results[0] for result in results[1:])
 
 
-def test_a_worker_has_no_more_slots_than_help(
-    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(WorkerPool, "start", lambda self: None)
-    for environment, slots in (("esbench/Pong-v5", 8), ("CartPole-v1", 72)):
-        spec = make_spec(environment)
-        pool = WorkerPool(1, 72)
-        configure(pool, spec)
-        assert pool._configuration is not None
-        assert pool._configuration.slots == slots
-        assert Setup(spec.environment, spec.policy).useful_slots(2) == 2
-
-
 def test_an_environment_that_takes_long_to_make_is_made_a_few_times(
     make_spec: Spec, tmp_path: Path, pools: dict[tuple[int, int], WorkerPool]
 ) -> None:
@@ -88,12 +75,6 @@ def test_an_environment_that_takes_long_to_make_is_made_a_few_times(
         made.append(log.read_text().count("made"))
     assert made == [2 * 2, 7 * 2]  # 41 episodes: three whole rounds of seven
     np.testing.assert_array_equal(played.returns, expected.returns)
-
-
-def test_a_different_seed_gives_different_digests(make_spec: Spec, pool: WorkerPool) -> None:
-    one, same, other = (digests(make_spec(seed=seed), pool) for seed in (0, 0, 1))
-    assert one == same
-    assert not set(one) & set(other)
 
 
 def make_job(members: int, num_params: int, **more: Any) -> Job:
@@ -226,18 +207,6 @@ def test_a_worker_whose_episodes_stay_is_asked_once(
         assert pool.moved == 0
 
 
-def test_episodes_that_kill_their_worker_twice_are_played_again(
-    make_spec: Spec, trio: WorkerPool, tmp_path: Path
-) -> None:
-    name, flag = "doubles:Dies-v0", tmp_path / "flag"
-    spec = make_spec(name, environment={name: {"kwargs": {"flag": str(flag)}}})
-    expected = play_walks(trio, spec)
-    flag.write_bytes(b"xx")
-    played = play_walks(trio, spec)
-    assert flag.read_bytes() == b""
-    np.testing.assert_array_equal(played.returns, expected.returns)
-
-
 @pytest.mark.parametrize(
     ("name", "facts"),
     [
@@ -326,30 +295,6 @@ def test_a_generation_is_played_in_whole_rounds(
     assert round_size(tasks, size, slots) == width
 
 
-def test_started_workers_play_and_know_nothing_of_the_trial_before(make_spec: Spec) -> None:
-    with WorkerPool(1, slots=3) as pool:
-        failing = make_spec("doubles:Raises-v0")
-        configure(pool, failing)
-        pool.close()
-        pool.start()
-        started = pool.process_ids
-        assert len(started) == 1
-        assert pool._configuration is None
-        play_walks(pool, make_spec("doubles:Walk-v0"), members=4)
-        assert pool.process_ids == started
-
-
-def test_configured_workers_have_loaded(make_spec: Spec, tmp_path: Path) -> None:
-    spec = make_spec("doubles:Announced-v0")
-    with WorkerPool(3, slots=3) as pool:
-        for turn, before in enumerate(([], ["Walk-v0"], ["Walk-v0", "Slow-v0"])):
-            log = tmp_path / f"log-{turn}.txt"
-            for name in before:
-                configure(pool, make_spec(f"doubles:{name}"))
-            configure(pool, spec, log)
-            assert log.read_text().count("made") >= 3
-
-
 def test_loading_is_no_part_of_the_time_of_training(
     make_spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,7 +311,7 @@ def test_loading_is_no_part_of_the_time_of_training(
         monotonic=time.monotonic,
     )
     monkeypatch.setattr(WorkerPool, "_await_ready", counted)
-    monkeypatch.setattr("esbench.experiment.search_trainer.time", clock)
+    monkeypatch.setattr("esbench.experiment.trainer.time", clock)
     with (
         WorkerPool(1, slots=3) as pool,
         SearchTrainer(make_spec("doubles:Walk-v0"), pool) as trainer,

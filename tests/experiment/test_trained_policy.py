@@ -201,10 +201,8 @@ def test_what_cannot_be_used_is_one_sentence(
     policy = esbench.load_policy(trial.folder.path)
     with pytest.raises(UsageError, match="cannot be exported"):
         export_policy(policy, tmp_path / "policy.pt2")
-    with pytest.raises(UsageError, match=r"shape \[1, 4\]: expected \[4\]"):
-        policy.act(np.zeros((1, 4)))
-    for wrong in ("a", [0.0, "a", 0.0, 0.0], [[0.0], 1.0], None):
-        with pytest.raises(UsageError, match="expected one of Box|expected \\[4\\]"):
+    for wrong in (np.zeros((1, 4)), "a", [0.0, "a", 0.0, 0.0], [[0.0], 1.0], None):
+        with pytest.raises(UsageError, match="expected one of Box"):
             policy.act(wrong)
     assert isinstance(policy, TrainedPolicy)
     policy.parameters[:] = np.nan
