@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Episodes, Job, Task
@@ -122,11 +122,14 @@ class Engine(ABC):
     The results do not depend on the engine. Use it as a context manager, or call ``close``.
 
     Attributes:
+        is_local: whether trials side by side may use as many workers of their own instead.
         slots: the largest number of environments per worker.
         cpu_time_s, watch: CPU time of all workers in jobs, and the seconds of each part of a job.
         progress: called during a job with the number of its episodes that are done, and of all.
         notice: called with a sentence about the workers, such as that a node is gone.
     """
+
+    is_local: ClassVar[bool] = True
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
@@ -149,18 +152,13 @@ class Engine(ABC):
         """The number of workers, at the moment."""
 
     @property
+    @abstractmethod
     def nodes(self) -> Json:
         """What ``esbench status`` shows about the nodes of a cluster; empty on this machine."""
-        return {}
 
-    @property
-    def is_local(self) -> bool:
-        """Whether trials side by side may use as many workers of their own instead."""
-        return True
-
+    @abstractmethod
     def machines(self) -> Nodes | None:
         """The machines that can also run whole trials; None if there is only this one."""
-        return None
 
     @abstractmethod
     def opener(self) -> Callable[[], Engine]:
@@ -170,7 +168,8 @@ class Engine(ABC):
     def start(self) -> None:
         """Start the workers in the background if none run, as ``configure`` does."""
 
-    def compare_code(self, spec: TrialSpec) -> None:  # noqa: B027
+    @abstractmethod
+    def compare_code(self, spec: TrialSpec) -> None:
         """Compare the user code of a trial with that of all machines, before they play it.
 
         Raises:

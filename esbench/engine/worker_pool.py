@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError, require_integer
+from esbench.core.json_text import Json
 from esbench.engine.child_process import Child, end, single_thread, wait_for
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import EpisodeResult, Episodes, Job, Task, collect
@@ -39,7 +40,7 @@ from esbench.engine.worker import (
     ignores_seeds,
     worker_main,
 )
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 MAX_DEATHS: Final = 3
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
@@ -118,9 +119,20 @@ class WorkerPool(Engine):
         return self._size
 
     @property
+    def nodes(self) -> Json:
+        """Empty."""
+        return {}
+
+    @property
     def process_ids(self) -> list[int]:
         """The ids of the running worker processes."""
         return [worker.child.process.pid or 0 for worker in self._workers]
+
+    def machines(self) -> None:
+        """None."""
+
+    def compare_code(self, spec: TrialSpec) -> None:
+        """There is only this machine."""
 
     def opener(self) -> Callable[[], Engine]:
         """A pool of as many workers."""

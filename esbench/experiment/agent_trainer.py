@@ -80,8 +80,9 @@ class AgentTrainer(Trainer):
         self._learnt = 0  # the total of steps of the last call of ``learn`` that returned
         self._row_at = 0  # the steps of the last row
         self._stage: Environment | None = None  # for evaluation
+        self._resources.callback(self._close_environments)
         with contextlib.ExitStack() as failed:
-            failed.callback(self._close)
+            failed.callback(self._resources.close)
             self.agent = make_agent(name, settings, self._make_environment, spec.seed)
             self._trains_once = self.agent.policy is None
             ends = spec.budget.generations, spec.budget.target_return
@@ -181,7 +182,7 @@ class AgentTrainer(Trainer):
             self._count_time()
         self._consistent = True
 
-    def _close(self) -> None:
+    def _close_environments(self) -> None:
         for env in (*self._environments, self._stage):
             if env is not None:
                 with contextlib.suppress(*USER_CODE_ERRORS):  # the trial is scored already

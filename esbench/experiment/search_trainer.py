@@ -88,7 +88,9 @@ class SearchTrainer(Trainer):
         self._gauge = Gauge(self.algorithm.center)
         self._best = BestCenter()
         validation = spec.evaluation.validation
-        self._validation = None if validation is None else Validation(validation)
+        if validation is not None:
+            self._validation = Validation(validation)
+        self._needs_check = self._evaluator.backend_name == GYMNASIUM
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
 
     def _require_same_policy(self, source: SearchTrainer) -> None:
@@ -128,11 +130,6 @@ class SearchTrainer(Trainer):
         """What workers need to know, with the reference batch if the policy needs one."""
         return self._evaluator.gathered_setup()
 
-    def check_episodes(self) -> None:
-        """As the base class says; fast backends need no check, because tests have proven them."""
-        if self._evaluator.backend_name == GYMNASIUM:
-            self._pool.check(self.spec.environment)
-
     def evaluate(self, episodes: int | None = None, which: Which = "last") -> HeldOutScore:
         """Score the last or the best center on held-out episodes."""
         return self._evaluator.score(self.held_out_job(episodes, which))
@@ -149,11 +146,6 @@ class SearchTrainer(Trainer):
         """The generation after which the search had the last or the best center."""
         require_choice("which", which, ("last", "best"))
         return self._best.generation if which == "best" else self.progress.generation
-
-    @property
-    def validated_generation(self) -> int | None:
-        """The generation that had the best candidate so far; None without one."""
-        return None if self._validation is None else self._validation.generation
 
     def next_job(self) -> Job:
         """The episodes of the population that is evaluated next."""

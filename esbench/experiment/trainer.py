@@ -16,7 +16,7 @@ from esbench.core.errors import UsageError, require_finite, shown
 from esbench.engine.engine import Engine, Stopwatch
 from esbench.engine.jobs import Episodes
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.final_policy import HeldOutScore, Which
+from esbench.experiment.final_policy import HeldOutScore, Validation, Which
 from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
 from esbench.experiment.watchers import Callback, Stop, TargetReturn, call_checked
 from esbench.grids.trial_spec import TrialSpec
@@ -88,6 +88,7 @@ class Trainer(ABC):
         self.folder = folder
         self.done = False
         self._closed = False
+        self._resources = contextlib.ExitStack()
         self._owned: contextlib.ExitStack | None = None
         self._pool: Engine = WorkerPool() if pool is None else pool
         if pool is None:
@@ -95,6 +96,8 @@ class Trainer(ABC):
         self._recorder = recorder
         self._ended = ended
         self._callbacks: list[Callback] = []
+        self._needs_check = True  # of its episodes, before training
+        self._validation: Validation | None = None
         self._consistent = True  # the state is that after the records so far
         self._counted = 0.0, 0.0  # the clocks when time was last counted
         self._told = 0  # the last generation whose callbacks have all returned
@@ -232,16 +235,18 @@ class Trainer(ABC):
     def close(self) -> None:
         """Close environments, end the worker processes and release the folder, if it owns them."""
         self._closed = True
-        self._close()
+        self._resources.close()
         if self._owned is not None:
             self._owned.close()
 
+    @final
     def check_episodes(self) -> None:
-        """Let a worker play the environment, unless that is known to be unnecessary.
+        """Let a worker play the environment, unless tests have proven its backend.
 
         UsageError if episodes do not end, or depend on more than their seeds.
         """
-        self._pool.check(self.spec.environment)
+        if self._needs_check:
+            self._pool.check(self.spec.environment)
 
     @final
     def is_deterministic(self) -> bool | None:
@@ -258,10 +263,11 @@ class Trainer(ABC):
             UsageError: there is no best policy.
         """
 
+    @final
     @property
     def validated_generation(self) -> int | None:
         """The generation whose center validation has made the final policy; None without one."""
-        return None
+        return None if self._validation is None else self._validation.generation
 
     @abstractmethod
     def generation_of(self, which: Which) -> int:
@@ -290,9 +296,6 @@ class Trainer(ABC):
     @abstractmethod
     def _train(self, env_steps: int) -> None:
         """Train up to this total number of steps; call ``_ends_with`` with every record."""
-
-    def _close(self) -> None:  # noqa: B027
-        """Close what only this trainer has."""
 
 
 Ended: TypeAlias = Callable[[Trainer], object]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import ClassVar, final
 
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
@@ -30,6 +30,8 @@ class RayEngine(Engine):
     >>> with RayEngine("10.0.0.1:6379") as engine:  # doctest: +SKIP
     ...     esbench.make_trainer("openai_es", env="Ant-v5", engine=engine).train()
     """
+
+    is_local: ClassVar[bool] = False
 
     def __init__(
         self, address: str | None = None, workers: int | None = None, allow_mixed: bool = False
@@ -87,11 +89,6 @@ class RayEngine(Engine):
             "repeated_episodes": coordinator.repeated,
             "mixed": self._nodes.mixed,
         }
-
-    @property
-    def is_local(self) -> bool:
-        """False."""
-        return False
 
     def machines(self) -> RayNodes:
         """The nodes of the cluster."""
