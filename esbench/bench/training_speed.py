@@ -26,8 +26,7 @@ from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.experiment.watchers import Stop
-from esbench.grids.compose import apply_override, require_distinct_keys
-from esbench.grids.grid_file import parse_grid
+from esbench.grids.compose import compose_grid
 from esbench.grids.trainers import is_agent
 from esbench.grids.trial_spec import BudgetSpec
 from esbench.store.generation_record import GenerationRecord
@@ -186,13 +185,11 @@ def _trial(
         "algorithms": {algorithm: settings},
         "budget": {"env_steps": NO_LIMIT},
     }
-    require_distinct_keys(overrides)
-    for assignment in overrides:
-        table = apply_override(table, assignment)
-    own = table.get("environment", {}).get(environment, {})
-    if table["budget"] != {"env_steps": NO_LIMIT} or "budget" in own:
+    grid, source = compose_grid(table, overrides=overrides)
+    own = grid.environment.get(environment, {})
+    if grid.budget != {"env_steps": NO_LIMIT} or "budget" in own:
         raise UsageError("--set budget...: expected none; each measurement ends with its time")
-    trials = grid_trials(parse_grid(table, "bench"), folder, "bench")
+    trials = grid_trials(grid, folder, source)
     if len(trials) != 1:
         raise UsageError(f"these settings make {len(trials)} trials; expected one")
     (trial,) = trials

@@ -148,20 +148,9 @@ def import_object(kind: str, name: str) -> Any:
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise UsageError(f"{kind} {name!r}: expected a file and a name in it, as in 'mine:Mine'")
-    try:
-        # Imported again, a script would register its environments and classes twice.
-        script = sys.modules["__main__"] if module_name == _script_name() else None
-        target: Any = script or importlib.import_module(module_name)
-    except UsageError:
-        raise
-    except USER_CODE_ERRORS as error:
-        why = message_of(error) if isinstance(error, ImportError) else error_text(error)
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            wrong = module_name if module_name.endswith(".py") else error.name
-            why = f"{why}; {import_hint(wrong)}"
-        raise UsageError(
-            f"{kind} {name!r}: cannot import {module_name!r} ({why}{location(error)})"
-        ) from error
+    # Imported again, a script would register its environments and classes twice.
+    script = sys.modules["__main__"] if module_name == _script_name() else None
+    target: Any = script or import_user_module(kind, name, module_name)
     for part in path.split("."):
         known = getattr(target, "__dict__", {})
         if part not in known and module_name == "__main__":
@@ -176,6 +165,21 @@ def import_object(kind: str, name: str) -> Any:
             raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")
         target = known[part]
     return target
+
+
+def import_user_module(kind: str, name: str, module: str) -> Any:
+    """The module of a user's object; UsageError, which names the object, if it fails."""
+    try:
+        return importlib.import_module(module)
+    except UsageError:
+        raise
+    except USER_CODE_ERRORS as error:
+        why = message_of(error) if isinstance(error, ImportError) else error_text(error)
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            why = f"{why}; {import_hint(module if module.endswith('.py') else error.name)}"
+        raise UsageError(
+            f"{kind} {name!r}: cannot import {module!r} ({why}{location(error)})"
+        ) from error
 
 
 def import_name(kind: str, cls: type) -> str:

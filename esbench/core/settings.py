@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-import sys
 import types
 from abc import ABC
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
@@ -16,12 +16,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from esbench.core.errors import UsageError, error_text, suggestion
-from esbench.core.json_text import is_deeper
 
 Table = dict[str, Any]
 
 MOST_SENTENCES: Final = 10  # of one table
-MOST_LEVELS: Final = 50  # of tables and arrays inside each other
 MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench bench"
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
 MOST_PARAMS: Final = 10**9  # of a policy; 8 GB for each vector of them
@@ -77,34 +75,26 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
             setting has a type that does not exist or cannot be validated.
     """
     _require_complete(model)
-    where = f" in [{prefix}]" if prefix else ""
-    require_shallow(values, f"{source}{where}")
     try:
-        text = json.dumps(values, default=_plain)
-    except ValueError:  # Python converts no integer of more digits to text
-        digits = sys.get_int_max_str_digits()
-        raise UsageError(f"{source}: an integer{where} has more than {digits} digits") from None
-    except TypeError as error:
-        raise UsageError(f"{source}: a table{where} has a key that is no text ({error})") from None
+        text = json.dumps(values, default=_plain, allow_nan=False)
+    except (RecursionError, TypeError, ValueError) as error:
+        with contextlib.suppress(RecursionError):  # it is nested too deeply, or in itself
+            for key, value in _not_finite(values, prefix):
+                raise UsageError(f"{source}: {key} = {value}: expected a finite number") from None
+        place = f"{source}: {prefix}" if prefix else source
+        raise UsageError(f"{place}: expected a table that JSON can hold ({error})") from None
     try:
         # In strict mode, JSON arrays are accepted for tuples and Python lists are not.
-        typed = model.model_validate_json(text)
+        return model.model_validate_json(text)
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
-    if "NaN" in text or "Infinity" in text:  # also inside free tables
-        try:
-            json.dumps(values, allow_nan=False, default=_plain)
-        except ValueError:
-            key, value = next(_not_finite(values, prefix), (prefix or "a number", math.nan))
-            raise UsageError(f"{source}: {key} = {value}: expected a finite number") from None
-    return typed
 
 
 def _not_finite(value: object, key: str) -> Iterator[tuple[str, float]]:
     """The numbers in tables and lists that are not finite, each with its dotted key."""
     if isinstance(value, float) and not math.isfinite(value):
         yield key, value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for name, each in value.items():
             yield from _not_finite(each, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list | tuple):
@@ -137,15 +127,6 @@ def settings_named_by(
     return BeforeValidator(parsed)
 
 
-def require_shallow(value: Any, source: str) -> None:
-    """Raises UsageError if tables and arrays are inside each other in too many levels."""
-    if is_deeper(value, MOST_LEVELS):
-        raise UsageError(
-            f"{source}: tables and arrays inside each other in more than {MOST_LEVELS} levels; "
-            f"expected at most {MOST_LEVELS}"
-        )
-
-
 def _plain(value: Any) -> Any:
     """NumPy scalars as Python numbers; other values that JSON lacks as text."""
     return value.item() if isinstance(value, np.generic) else str(value)
@@ -172,7 +153,7 @@ def _sentences(
         seen = f"{key} = {_show(error['input'])}"
         match error["type"]:
             case "json_invalid":
-                lines[key] = f"{prefix or 'a value'} has text that is not valid Unicode"
+                lines[key] = f"{prefix or 'a value'}: expected plain text, not too deeply nested"
             case "extra_forbidden":
                 near = suggestion(path[-1], fields_at(model, path[:-1]))
                 lines[key] = f"unknown key {key} (= {_show(error['input'])}); {near}"

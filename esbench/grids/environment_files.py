@@ -8,8 +8,6 @@ without a file works too, with the defaults below and without reference scores.
 
 from __future__ import annotations
 
-import importlib
-import sys
 import tomllib
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -18,14 +16,19 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from pydantic import Field, field_validator
 
-from esbench.agents.agent import AGENTS
-from esbench.algorithms.base import ALGORITHMS
-from esbench.core.errors import USER_CODE_ERRORS, UsageError, location, shown, suggestion
+from esbench.core.errors import UsageError, shown, suggestion
 from esbench.core.files import as_path
-from esbench.core.registry import find_plugins, load_plugin
-from esbench.core.settings import Settings, Table, parse, require_shallow
+from esbench.core.registry import find_plugins, import_user_module, load_plugin
+from esbench.core.settings import Settings, Table, parse
 from esbench.environments.registration import atari_environments, without_alias
-from esbench.grids.trial_spec import EnvironmentSettings, EnvironmentSpec
+from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
+from esbench.grids.trial_spec import (
+    BudgetSpec,
+    EnvironmentSettings,
+    EnvironmentSpec,
+    EvaluationSpec,
+    policy_spec,
+)
 
 GROUP: Final = "esbench.environments"
 
@@ -47,11 +50,7 @@ class EnvironmentRegistry:
 
     def names(self) -> list[str]:
         """All names, sorted; plugins are listed without being imported."""
-        return sorted({*self.builtin_names(), *self._registered, *self._find_plugins()})
-
-    def builtin_names(self) -> list[str]:
-        """The names of the environments with a file in ``envs/``, sorted."""
-        return sorted(_paths(folder()))
+        return sorted({*_paths(folder()), *self._registered, *self._find_plugins()})
 
     def get(self, name: str) -> tuple[Table, str] | None:
         """The table of an environment and its source for messages; None for an unknown name.
@@ -70,9 +69,7 @@ class EnvironmentRegistry:
 
         UsageError if a file of ``envs/`` or a plugin has that name.
         """
-        plugin = self._find_plugins().get(name)
-        owner = _paths(folder()).get(name) or (plugin and f"the plugin {plugin.value!r}")
-        if owner:
+        if owner := _paths(folder()).get(name) or self._find_plugins().get(name):
             raise UsageError(
                 f"environment {name!r} is registered twice: {owner} has that name; change its "
                 "settings in the table [environment] of a grid"
@@ -81,7 +78,7 @@ class EnvironmentRegistry:
 
     def _find_plugins(self) -> dict[str, EntryPoint]:
         if self._plugins is None:
-            owners = dict.fromkeys(self.builtin_names(), "esbench")
+            owners = dict.fromkeys(_paths(folder()), "esbench")
             self._plugins = find_plugins("environment", GROUP, owners.get)
         return self._plugins
 
@@ -92,15 +89,11 @@ ENVIRONMENTS: Final = EnvironmentRegistry()
 def read_toml(path: Path) -> Table:
     """The content of a TOML file; UsageError, with the line, if it cannot be read or parsed."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError are ValueErrors
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise UsageError(f"{path}: not valid TOML: too many brackets inside each other") from None
-    require_shallow(table, str(path))
-    return table
 
 
 def merged(below: Table, above: Table) -> Table:
@@ -146,10 +139,7 @@ def _environments(table: Table, envs: Path, source: str) -> dict[str, Table]:
     protocols = table.pop("protocols", {"": {}})
     tables = list(protocols.values()) if isinstance(protocols, dict) else []
     if not tables or not all(isinstance(each, dict) for each in tables):
-        raise UsageError(
-            f"{source}: protocols = {shown(protocols)}: expected a table that has a table for each "
-            "protocol"
-        )
+        raise UsageError(f"{source}: protocols = {shown(protocols)}: expected a table of tables")
     environments = [merged(table, protocol) for protocol in tables]
     return {str(environment.get("id", "")): environment for environment in environments}
 
@@ -161,9 +151,8 @@ def _table_of(plugin: EntryPoint) -> tuple[Table, str]:
     found = {name: path for each in folders for name, path in _paths(each).items()}
     if plugin.name not in found:
         raise UsageError(
-            f"plugin {plugin.value!r} is listed as environment {plugin.name!r} in the group "
-            f"{GROUP}; expected a package that holds a TOML file with that id "
-            f"({suggestion(plugin.name, found)})"
+            f"plugin {plugin.value!r} has no TOML file with the id {plugin.name!r}; "
+            f"{suggestion(plugin.name, found)}"
         )
     path = found[plugin.name]
     return environments_in(path)[plugin.name], str(path)
@@ -216,12 +205,8 @@ class Scores(Settings):
     @classmethod
     def _by_method(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            for method, score in value.items():
-                if not isinstance(score, dict):
-                    raise ValueError(
-                        f"{method!r} has {score!r}; expected a table with score, source and "
-                        "comparable for each method"
-                    )
+            if not all(isinstance(score, dict) for score in value.values()):
+                raise ValueError("expected a table with score, source and comparable per method")
             value = [{"method": method, **score} for method, score in value.items()]
         return tuple(value) if isinstance(value, list) else value  # a strict tuple is no list
 
@@ -273,7 +258,7 @@ def environment_names() -> list[str]:
 
 def frozen_scores(environment: Table) -> Scores:
     """The scores in ``envs/`` for a specification, as JSON; none if kwargs or wrappers differ."""
-    if environment["id"] not in ENVIRONMENTS.builtin_names():
+    if environment["id"] not in _paths(folder()):
         return Scores()
     file = load_environment(environment["id"])
     return file.scores if file.describes(environment) else Scores()
@@ -298,17 +283,17 @@ def register_environment(environment: Table | str | Path) -> None:
     if not isinstance(environment, dict):
         environment = as_path("environment", environment)
     found = environments_in(environment)
-    if not found:
-        raise UsageError(f"register_environment: no TOML file in {str(environment)!r}")
-    if not all(found):
-        raise UsageError("register_environment: no id; expected the Gymnasium name as 'id'")
+    if not found or not all(found):
+        raise UsageError(
+            f"register_environment: no id in {shown(environment)}; expected TOML with the "
+            "Gymnasium name as 'id'"
+        )
     for name, table in found.items():
         _parsed(table, f"register_environment({name!r})")
         used, _ = without_alias(name, table.get("kwargs", {}))
         if used != name:
             raise UsageError(
-                f"register_environment: id = {name!r}: expected {used!r}, the name of this "
-                "environment in esbench"
+                f"register_environment: id = {name!r}: expected {used!r}, its name in esbench"
             )
     for name, table in found.items():
         ENVIRONMENTS.add(name, table)
@@ -322,7 +307,6 @@ def environment_table(name: str) -> tuple[Table, str]:
     name, _ = without_alias(name, {})
     if found := ENVIRONMENTS.get(name):
         return found
-    _require_whole_name(name)
     _require_registered(name)
     if name in atari_environments():
         _, protocol = atari_environments()[name]
@@ -343,57 +327,38 @@ def load_environment(
 
 
 def _parsed(table: Table, source: str) -> EnvironmentFile:
+    """A file, whose tables are checked as if no grid changed them."""
     file = parse(EnvironmentFile, table, source)
-    for algorithm, settings in file.algorithms.items():
-        if algorithm not in (known := [*ALGORITHMS.names(), *AGENTS.names()]):
-            near = suggestion(algorithm, known)
-            raise UsageError(f"{source}: algorithms.{algorithm} is not an algorithm; {near}")
-        if algorithm not in AGENTS.names():  # their library need not be installed
-            parse(ALGORITHMS.get(algorithm).Settings, settings, source, f"algorithms.{algorithm}")
+    policy_spec(file.policy, source, "policy")
+    parse(BudgetSpec, {"env_steps": DEFAULT_ENV_STEPS, **file.budget}, source, "budget")
+    parse(EvaluationSpec, file.evaluation, source, "evaluation")
+    for name, settings in file.algorithms.items():
+        if name not in trainer_names():
+            near = suggestion(name, trainer_names())
+            raise UsageError(f"{source}: algorithms.{name} is not an algorithm; {near}")
+        if not is_agent(name):  # the library of an agent need not be installed
+            parse(trainer_settings(name), settings, source, f"algorithms.{name}")
     return file
-
-
-def _require_whole_name(name: str) -> None:
-    """UsageError if a file has the name without its module, and only the module registers it."""
-    import gymnasium
-
-    from esbench.environments.make_environment import register_family
-
-    module, _, registered = name.rpartition(":")
-    register_family(registered)
-    if module and registered not in gymnasium.registry and (found := ENVIRONMENTS.get(registered)):
-        raise UsageError(
-            f"{found[1]}: id = {registered!r}: expected id = {name!r}, the name with its module"
-        )
 
 
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.environments.make_environment import module_of, reason, register_family
+    from esbench.environments.make_environment import register_family
 
     module, _, registered = name.rpartition(":")
     if module:
-        try:
-            importlib.import_module(module)
-        except USER_CODE_ERRORS as error:
-            raise UsageError(
-                f"environment {name!r}: cannot import {module!r} ({reason(error)}{location(error)})"
-            ) from error
+        import_user_module("environment", name, module)
     register_family(registered)
     try:
         gymnasium.spec(registered)
     except gymnasium.error.Error:
-        known = {*environment_names(), *gymnasium.registry}
-        if module:  # another process may not have imported the module
-            package = module.partition(".")[0]
-            own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
-            known = {f"{module}:{each}" for each in own or gymnasium.registry}
-        near = suggestion(name, known, NEAR)
-        if module and not own:
-            found = sys.modules[module]  # a folder has no file, a built-in module no path
-            place = getattr(found, "__file__", None) or ", ".join(getattr(found, "__path__", []))
-            near = f"{module!r} registers no environment ({place or 'built into Python'})"
-        if not module:
-            near += f"{'' if near.endswith('?') else '.'} Write one of your own as 'package:{name}'"
-        raise UsageError(f"unknown environment {name!r}; {near}") from None
+        if module:
+            raise UsageError(
+                f"unknown environment {name!r}; {module!r} registers no {registered!r}; "
+                f"{suggestion(registered, gymnasium.registry, NEAR)}"
+            ) from None
+        near = suggestion(name, {*environment_names(), *gymnasium.registry}, NEAR)
+        raise UsageError(
+            f"unknown environment {name!r}; {near} (one of your own is 'package:{name}')"
+        ) from None

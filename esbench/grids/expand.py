@@ -7,19 +7,16 @@ an algorithm is the strongest for its policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.settings import Table, TrainerSettings, fields_at, parse
+from esbench.core.settings import Table, TrainerSettings, parse
 from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
-    DEFAULT_ENV_STEPS,
-    EnvironmentFile,
     Scores,
-    environment_table,
     frozen_scores,
     load_environment,
     merged,
@@ -36,9 +33,9 @@ from esbench.grids.trial_spec import (
     StartSpec,
     TrialSpec,
     combinations,
+    policy_spec,
     swept_label,
 )
-from esbench.policies.policy import POLICIES
 
 Labels: TypeAlias = dict[str, str]
 
@@ -80,153 +77,109 @@ def expanded(grid: Grid, source: str, start: StartSpec | None = None) -> Iterato
         label: _scope(settings, source, f"algorithms.{label}")
         for label, settings in grid.algorithms.items()
     }
-    for named in {name for scope in scopes.values() for name in scope.environments or ()}:
-        load_environment(named)  # a misspelled name is not that of an environment left out
+    for name in {name for scope in scopes.values() for name in scope.environments or ()}:
+        load_environment(name)  # a misspelled name is not that of an environment left out
     for name in grid.environments:
-        yield from _Layers(grid, _checked_file(name), source, start, scopes).trials()
-
-
-def _checked_file(name: str) -> EnvironmentFile:
-    """The file of an environment; a table that is wrong without a grid is the file's mistake."""
-    file, (_, origin) = load_environment(name), environment_table(name)
-    _policy(file.policy, origin, "policy")
-    parse(BudgetSpec, {"env_steps": DEFAULT_ENV_STEPS, **file.budget}, origin, "budget")
-    parse(EvaluationSpec, file.evaluation, origin, "evaluation")
-    return file
+        chosen = {
+            label: scope
+            for label, scope in scopes.items()
+            if scope.environments is None or name in scope.environments
+        }
+        yield from _EnvironmentOfGrid(grid, name, source).trials(chosen, start)
 
 
 def _scope(table: Table, source: str, prefix: str) -> Scope:
     return parse(Scope, {key: table[key] for key in SCOPE if key in table}, source, prefix)
 
 
-def _require_candidate(evaluation: EvaluationSpec, budget: BudgetSpec, source: str) -> None:
-    """Raises UsageError if training ends before the first candidate of the validation."""
-    validation = evaluation.validation
-    if validation is not None and validation.start >= budget.env_steps:
-        raise UsageError(
-            f"{source}: evaluation.validation.start = {validation.start}: expected less than "
-            f"budget.env_steps = {budget.env_steps}"
-        )
-
-
-def _require_center(evaluation: EvaluationSpec, budget: BudgetSpec, source: str) -> None:
-    """Raises UsageError if training is to stop at a return that is not measured."""
-    if budget.target_return is not None and not evaluation.center:
-        raise UsageError(
-            f"{source}: budget.target_return = {budget.target_return:g} with evaluation.center = "
-            "false: the unperturbed policy is not evaluated; expected evaluation.center = true"
-        )
-
-
 @final
-@dataclass(frozen=True)
-class _Layers:
-    """The layers of settings of one environment's trials."""
+class _EnvironmentOfGrid:
+    """The settings of one environment's trials: its file, the grid, and its own table there."""
 
-    grid: Grid
-    file: EnvironmentFile
-    source: str
-    start: StartSpec | None
-    scopes: Mapping[str, Scope]
+    def __init__(self, grid: Grid, name: str, source: str) -> None:
+        self.grid, self.source = grid, source
+        self.file = load_environment(name)
+        self.own: Table = grid.environment.get(name, {})
+        self.place = f"environment.{name}"
 
-    def trials(self) -> Iterator[LabeledSpec]:
+    def trials(self, scopes: dict[str, Scope], start: StartSpec | None) -> Iterator[LabeledSpec]:
         environment, scores = self._environment()
         budget = parse(BudgetSpec, self._section("budget"), self.source, "budget")
         evaluation = parse(EvaluationSpec, self._section("evaluation"), self.source, "evaluation")
-        _require_candidate(evaluation, budget, self.source)
-        _require_center(evaluation, budget, self.source)
-        own = {key: self._overrides[key] for key in ("seeds",) if key in self._overrides}
-        local = _scope(own, self.source, f"environment.{self.file.id}").seeds
-        algorithms = (
-            (key, *found)
-            for key, scope in self.scopes.items()
-            if scope.environments is None or self.file.id in scope.environments
-            for found in self._algorithms(key)
-        )
-        for key, label, algorithm in algorithms:
-            inherited = self._inherited(key, algorithm)
-            for policy_label, policy in self._policies(key, algorithm):
-                labels = {"environment": self.file.id, "algorithm": label, "policy": policy_label}
-                for seed in local or self.scopes[key].seeds or self.grid.seeds:
-                    spec = TrialSpec(
-                        algorithm=algorithm,
-                        environment=environment,
-                        policy=policy,
-                        budget=budget,
-                        evaluation=evaluation,
-                        seed=seed,
-                        init_from=self.start,
-                    )
-                    yield LabeledSpec(spec, labels, inherited, scores)
-
-    @property
-    def _overrides(self) -> Table:
-        return self.grid.environment.get(self.file.id, {})
-
-    def _own(self, section: str) -> Table:
-        own: Table = self._overrides.get(section, {})
-        return own
+        _require_consistent(evaluation, budget, self.source)
+        own = {"seeds": self.own["seeds"]} if "seeds" in self.own else {}
+        local = _scope(own, self.source, self.place).seeds
+        for key, scope in scopes.items():
+            for label, algorithm, inherited in self._algorithms(key):
+                for policy_label, policy in self._policies(key, algorithm):
+                    labels = {
+                        "environment": self.file.id, "algorithm": label, "policy": policy_label
+                    }  # fmt: skip
+                    for seed in local or scope.seeds or self.grid.seeds:
+                        spec = TrialSpec(
+                            algorithm=algorithm,
+                            environment=environment,
+                            policy=policy,
+                            budget=budget,
+                            evaluation=evaluation,
+                            seed=seed,
+                            init_from=start,
+                        )
+                        yield LabeledSpec(spec, labels, inherited, scores)
 
     def _section(self, name: str) -> Table:
-        below: Table = getattr(self.file, name)
-        return merged(merged(below, getattr(self.grid, name)), self._own(name))
+        of_file: Table = getattr(self.file, name)
+        return merged(merged(of_file, getattr(self.grid, name)), self.own.get(name, {}))
 
     def _environment(self) -> tuple[EnvironmentSpec, Scores | None]:
         """The environment, and its frozen scores if they are not those of ``envs/``."""
-        overrides = {key: value for key, value in self._overrides.items() if key != "seeds"}
-        place = f"{self.source}: environment.{self.file.id}"
-        if "id" in overrides:
+        changes = {key: value for key, value in self.own.items() if key != "seeds"}
+        if "id" in changes:
             raise UsageError(
-                f"{place}.id = {overrides['id']!r}: the name cannot be changed here; "
-                "expected it in the list of environments"
+                f"{self.source}: {self.place}.id = {changes['id']!r}: the name cannot be changed "
+                "here; expected it in the list of environments"
             )
-        file = load_environment(self.file.id, overrides, self.source)
-        for label in overrides.get("algorithms", {}):
+        file = load_environment(self.file.id, changes, self.source)
+        for label in changes.get("algorithms", {}):
             if label not in self.grid.algorithms:
-                near = suggestion(label, self.grid.algorithms)
                 raise UsageError(
-                    f"{place}.algorithms.{label} is not an algorithm of this grid; {near}"
+                    f"{self.source}: {self.place}.algorithms.{label} is not an algorithm of this "
+                    f"grid; {suggestion(label, self.grid.algorithms)}"
                 )
         check_backend(file.backend)
         spec = file.spec()
         table = spec.model_dump(mode="json")
-        if self.file.describes(table):
-            scores = file.scores
-        else:  # those of the file are of another environment
-            own = overrides.get("scores", {})
-            scores = parse(Scores, own, self.source, f"environment.{self.file.id}.scores")
+        scores = file.scores
+        if not self.file.describes(table):  # those of the file are of another environment
+            own = changes.get("scores", {})
+            scores = parse(Scores, own, self.source, f"{self.place}.scores")
         return spec, None if scores == frozen_scores(table) else scores
 
-    def _algorithms(self, label: str) -> Iterator[tuple[str, AlgorithmSpec]]:
-        """The algorithm of a table, or those of its sweep, with their labels."""
-        settings = self.grid.algorithms[label]
-        name = settings.get("algorithm", label)
+    def _algorithms(self, key: str) -> Iterator[tuple[str, AlgorithmSpec, tuple[str, ...]]]:
+        """The algorithm of a table, or those of its sweep, with labels and inherited settings."""
+        settings = self.grid.algorithms[key]
+        name, place = settings.get("algorithm", key), f"algorithms.{key}"
         if not isinstance(name, str) or (":" not in name and name not in trainer_names()):
-            key = f"algorithms.{label}" + (".algorithm" if "algorithm" in settings else "")
-            near = suggestion(str(name), trainer_names())
-            if settings and "algorithm" not in settings:
-                near = f"a label of your own needs algorithm = 'NAME' in its table; {near}"
-            elif "." in str(name):
-                near = f"a class is named as 'package.file:Class'; {near}"
-            raise UsageError(f"{self.source}: unknown algorithm {name!r} ({key}); {near}")
+            raise UsageError(
+                f"{self.source}: unknown algorithm {name!r} "
+                f"({place}{'.algorithm' * ('algorithm' in settings)}); "
+                f"{suggestion(str(name), trainer_names())} A label of your own needs algorithm = "
+                "'NAME' in its table; a class is 'package.file:Class'"
+            )
         model = trainer_settings(name)
         reserved = {*RESERVED} - ({"policy"} if is_agent(name) else set())
-        own = {key: value for key, value in settings.items() if key not in reserved}
-        own = _displacing(model, own, self._own("algorithms").get(label, {}))
-        for chosen, swept in combinations(own, f"{self.source}: algorithms.{label}"):
-            values = _displacing(model, self.file.algorithms.get(name, {}), chosen)
-            typed = parse(model, values, self.source, f"algorithms.{label}")
-            algorithm = AlgorithmSpec(name=name, settings=typed)
-            yield swept_label(label, typed.model_dump(mode="json"), swept), algorithm
-
-    def _inherited(self, label: str, algorithm: AlgorithmSpec) -> tuple[str, ...]:
-        below = self.file.algorithms.get(algorithm.name, {})
-        own = {**self.grid.algorithms[label], **self._own("algorithms").get(label, {})}
-        left = _displacing(type(algorithm.settings), below, own)
-        return tuple(name for name in below if name in left and name not in own)
+        given = {k: value for k, value in settings.items() if k not in reserved}
+        given = _displacing(model, given, self.own.get("algorithms", {}).get(key, {}))
+        below = self.file.algorithms.get(name, {})
+        for chosen, swept in combinations(given, f"{self.source}: {place}"):
+            values = _displacing(model, below, chosen)
+            typed = parse(model, values, self.source, place)
+            label = swept_label(key, typed.model_dump(mode="json"), swept)
+            inherited = tuple(n for n in below if n in values and n not in given)
+            yield label, AlgorithmSpec(name=name, settings=typed), inherited
 
     def _policies(
-        self, label: str, algorithm: AlgorithmSpec
+        self, key: str, algorithm: AlgorithmSpec
     ) -> Iterator[tuple[str, PolicySpec | None]]:
         """The policies of an algorithm, whose own table may change them; an agent has none here.
 
@@ -235,29 +188,45 @@ class _Layers:
         if is_agent(algorithm.name):
             yield DEFAULT_LABEL, None
             return
-        own = self.grid.algorithms[label].get("policy", {})
-        above = f"algorithms.{label}.policy"
-        if not isinstance(own, dict):
+        of_algorithm = self.grid.algorithms[key].get("policy", {})
+        of_environment = self.own.get("policy", {})
+        place = f"algorithms.{key}.policy"
+        if not isinstance(of_algorithm, dict):
             raise UsageError(
-                f"{self.source}: {above} = {own!r}: expected a table such as "
+                f"{self.source}: {place} = {of_algorithm!r}: expected a table such as "
                 '{template = "linear"}'
             )
-        if len(self.grid.policies) > 1 and "template" in {**self._own("policy"), **own}:
-            place = above if "template" in own else f"environment.{self.file.id}.policy"
+        if len(self.grid.policies) > 1 and "template" in {**of_environment, **of_algorithm}:
             raise UsageError(
-                f"{self.source}: {place}.template with several policies "
-                f"({', '.join(self.grid.policies)}), which it would replace; expected none"
+                f"{self.source}: policy.template of {self.place} or algorithms.{key} would replace "
+                f"several policies ({', '.join(self.grid.policies)}); expected none"
             )
-        tables = self.grid.policies or {str(own.get("template", DEFAULT_LABEL)): self.grid.policy}
-        for policy_label, table in tables.items():
-            prefix = f"policies.{policy_label}" if self.grid.policies else "policy"
-            values = _policy_on(_policy_on(self.file.policy, table), self._own("policy"))
-            policy = _policy(_policy_on(values, own), self.source, above if own else prefix)
+        own_label = str(of_algorithm.get("template", DEFAULT_LABEL))
+        for label, table in (self.grid.policies or {own_label: self.grid.policy}).items():
+            of_grid = f"policies.{label}" if self.grid.policies else "policy"
+            values = _policy_on(_policy_on(self.file.policy, table), of_environment)
+            values = _policy_on(values, of_algorithm)
+            policy = policy_spec(values, self.source, place if of_algorithm else of_grid)
             normalizing = _normalizing(policy, algorithm)
-            given = {**table, **self._own("policy"), **own}
+            given = {**table, **of_environment, **of_algorithm}
             if normalizing != policy and "normalize_observations" in given:
                 _require_decided(algorithm, self.source)
-            yield policy_label, normalizing
+            yield label, normalizing
+
+
+def _require_consistent(evaluation: EvaluationSpec, budget: BudgetSpec, source: str) -> None:
+    """Raises UsageError for a validation after the budget, or a target that is not measured."""
+    validation = evaluation.validation
+    if validation is not None and validation.start >= budget.env_steps:
+        raise UsageError(
+            f"{source}: evaluation.validation.start = {validation.start}: expected less than "
+            f"budget.env_steps = {budget.env_steps}"
+        )
+    if budget.target_return is not None and not evaluation.center:
+        raise UsageError(
+            f"{source}: budget.target_return = {budget.target_return:g} with evaluation.center = "
+            "false: the unperturbed policy is not evaluated; expected evaluation.center = true"
+        )
 
 
 def with_settings(spec: TrialSpec, settings: Table, source: str) -> TrialSpec:
@@ -271,29 +240,6 @@ def with_settings(spec: TrialSpec, settings: Table, source: str) -> TrialSpec:
     algorithm = spec.algorithm.model_copy(update={"settings": typed})
     policy = None if spec.policy is None else _normalizing(spec.policy, algorithm)
     return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
-
-
-def _policy(table: Table, source: str, prefix: str) -> PolicySpec:
-    """A policy of a grid.
-
-    ``template = "package.file:Class"`` names a module of the user's own. Keys that are not settings
-    of every policy are arguments of its constructor.
-    """
-    values = dict(table)
-    template = values.pop("template", "mlp")
-    if isinstance(template, str) and ":" in template:
-        known = fields_at(POLICIES.get("module").Settings, [])
-        own = {key: values.pop(key) for key in list(values) if key not in known}
-        values = {"factory": template, **values}
-        values["arguments"] = {**values.get("arguments", {}), **own}
-        template = "module"
-    if not isinstance(template, str) or template not in POLICIES.names():
-        near = suggestion(str(template), POLICIES.names())
-        raise UsageError(
-            f"{source}: unknown policy template {template!r} ({prefix}.template); {near}"
-        )
-    typed = parse(POLICIES.get(template).Settings, values, source, prefix)
-    return PolicySpec(template=template, settings=typed)
 
 
 def _normalizing(policy: PolicySpec, algorithm: AlgorithmSpec) -> PolicySpec:
@@ -311,11 +257,10 @@ def _require_decided(algorithm: AlgorithmSpec, source: str) -> None:
     assert isinstance(settings, NormalizationSettings)
     name = settings.normalization_setting
     if name not in settings.model_fields_set:
-        wanted = settings.normalizes_observations
+        wanted = str(settings.normalizes_observations).lower()
         raise UsageError(
-            f"{source}: policy.normalize_observations = {str(not wanted).lower()}: "
-            f"{algorithm.name} with {name} = {getattr(settings, name)!r} needs "
-            f"{str(wanted).lower()}; expected {str(wanted).lower()}, or another {name}"
+            f"{source}: policy.normalize_observations: {algorithm.name} with {name} = "
+            f"{getattr(settings, name)!r} needs {wanted}; expected {wanted}, or another {name}"
         )
 
 

@@ -17,16 +17,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    SerializeAsAny,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import AfterValidator, Field, SerializeAsAny
 
-from esbench.core.errors import UsageError
+from esbench.core.errors import UsageError, suggestion
 from esbench.core.json_text import Json, digest_of
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import (
@@ -36,6 +29,7 @@ from esbench.core.settings import (
     Settings,
     Table,
     TrainerSettings,
+    parse,
     settings_named_by,
 )
 from esbench.environments.behaviors.behavior import BehaviorSettings, behavior_class
@@ -46,6 +40,10 @@ from esbench.policies.policy import POLICIES, PolicySettings
 
 def _policy_settings(name: str) -> type[PolicySettings]:
     return POLICIES.get(name).Settings
+
+
+def _behavior_settings(name: str) -> type[BehaviorSettings]:
+    return behavior_class(name).Settings
 
 
 @final
@@ -59,71 +57,61 @@ class PolicySpec(Settings):
     ]
 
 
+def policy_spec(table: Table, source: str, prefix: str) -> PolicySpec:
+    """The policy of a table such as ``{"template": "mlp", "hidden": [8]}``.
+
+    ``template = "package.file:Class"`` names a module of the user's own. Keys that are not settings
+    of every policy are arguments of its constructor.
+    """
+    values = dict(table)
+    template = values.pop("template", "mlp")
+    if isinstance(template, str) and ":" in template:
+        known = POLICIES.get("module").Settings.model_fields
+        own = {key: values.pop(key) for key in list(values) if key not in known}
+        arguments = {**values.pop("arguments", {}), **own}
+        values = {"factory": template, **values, "arguments": arguments}
+        template = "module"
+    if not isinstance(template, str) or template not in POLICIES.names():
+        near = suggestion(str(template), POLICIES.names())
+        raise UsageError(
+            f"{source}: unknown policy template {template!r} ({prefix}.template); {near}"
+        )
+    typed = parse(POLICIES.get(template).Settings, values, source, prefix)
+    return PolicySpec(template=template, settings=typed)
+
+
 EpisodeSeeds: TypeAlias = Literal["fresh", "pair", "shared"]
 
 
 def _rising(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     starts = [start for start, _ in pairs]
-    if not starts:
-        raise ValueError("expected at least one pair, such as [[0, 250]]")
-    if starts[0] != 0 or any(second <= first for first, second in pairwise(starts)):
-        raise ValueError(
-            f"the first numbers of the pairs are {starts}; expected 0, and then rising numbers"
-        )
+    if starts[:1] != [0] or any(second <= first for first, second in pairwise(starts)):
+        raise ValueError("expected pairs such as [[0, 250], [900_000, 1_000]], rising from 0")
     return pairs
 
 
-def _tuples(value: Any) -> Any:
-    """Lists as tuples, also inside; a strict tuple is no list."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _episode_limit(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
-    """One sentence for all the forms of the field."""
-    try:
-        return parsed(_tuples(value))
-    except ValidationError as error:
-        for each in error.errors():
-            if each["type"] == "value_error":
-                raise ValueError(str(each["ctx"]["error"])) from None
-        raise ValueError(
-            "expected a whole number of steps, 'adaptive', or pairs of training steps and a limit, "
-            "such as [[0, 250], [900_000, 1_000]]"
-        ) from None
-
-
-EpisodeLimit: TypeAlias = Annotated[
+EpisodeLimit: TypeAlias = (
     Count
     | Literal["adaptive"]
     | Annotated[tuple[tuple[CountOrZero, Count], ...], AfterValidator(_rising)]
-    | None,
-    WrapValidator(_episode_limit),
-]
+    | None
+)
 """A limit of training episodes; pairs are training steps and the limit from there on [steps]."""
 
 
-def _reward_clip(value: Any, parsed: ValidatorFunctionWrapHandler) -> Any:
-    """One sentence for all the wrong forms of the field."""
-    try:
-        clip: tuple[float, float] | None = parsed(_tuples(value))
-        if clip is None or clip[0] < clip[1]:
-            return clip
-    except ValidationError:
-        pass
-    raise ValueError("expected the lowest and the highest reward, such as [-1, 1]")
+def _low_and_high(clip: tuple[float, float]) -> tuple[float, float]:
+    if clip[0] >= clip[1]:
+        raise ValueError("expected the lowest and the highest reward, such as [-1, 1]")
+    return clip
 
 
-RewardClip: TypeAlias = Annotated[tuple[float, float] | None, WrapValidator(_reward_clip)]
+RewardClip: TypeAlias = Annotated[tuple[float, float], AfterValidator(_low_and_high)] | None
 """The lowest and the highest reward in training [reward]."""
 
 
 def _known_behavior(name: str) -> str:
     behavior_class(name)
     return name
-
-
-def _behavior_settings(name: str) -> type[BehaviorSettings]:
-    return behavior_class(name).Settings
 
 
 class EnvironmentSettings(Settings, ABC):
@@ -295,12 +283,13 @@ def differences(stored: Json, wanted: Json) -> list[str]:
     before, after = flatten(stored), flatten(wanted)
     phrases = []
     for key in dict.fromkeys([*before, *after]):
+        old, new = json.dumps(before.get(key)), json.dumps(after.get(key))
         if key not in before:
-            phrases.append(f"{key} = {json.dumps(after[key])} is new")
+            phrases.append(f"{key} = {new} is new")
         elif key not in after:
-            phrases.append(f"{key} (was {json.dumps(before[key])}) is gone")
+            phrases.append(f"{key} (was {old}) is gone")
         elif before[key] != after[key]:
-            phrases.append(f"{key} was {json.dumps(before[key])}, is now {json.dumps(after[key])}")
+            phrases.append(f"{key} was {old}, is now {new}")
     return phrases
 
 

@@ -121,10 +121,9 @@ def test_a_script_registers_a_file_a_folder_or_a_table(form: str, tmp_path: Path
             {"id": "ALE/Tennis-v5", "kwargs": {"obs_type": "ram"}},
             "expected 'esbench/Tennis-ram-v5'",
         ),
-        ({"protocols": 5}, "protocols = 5: expected a table"),
         ({"protocols": {"own": 5}}, "protocols = {'own': 5}: expected a table"),
         ("missing.toml", "missing.toml: cannot be read"),
-        (str(Path(__file__).parent), "no TOML file.*grids"),
+        (str(Path(__file__).parent), "no id in .*grids"),
     ],
 )
 def test_a_table_that_is_wrong_is_refused(source: Any, words: str) -> None:

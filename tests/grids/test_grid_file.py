@@ -1,6 +1,4 @@
-import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial, grid_trials, open_grid
-from esbench.grids.compose import apply_override, compose_grid, parse_seeds, require_distinct_keys
+from esbench.grids.compose import compose_grid, parse_seeds
 from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.grids.trial_spec import TrialSpec
 
@@ -112,60 +110,46 @@ def test_zero_and_false_override(tmp_path: Path) -> None:
     ("assignment", "key", "value"),
     [
         ("name=text", "name", "text"),
-        ("a.b=0", "a", {"b": 0}),
-        ("a=[1, 2]", "a", [1, 2]),
-        ('a."x.y-v1".b=1e3', "a", {"x.y-v1": {"b": 1000.0}}),
-        ("a.b = true ", "a", {"b": True}),
-        ("a=b=c", "a", "b=c"),
+        ("budget.env_steps=0", "budget", {"env_steps": 0}),
+        ("seeds=[1, 2]", "seeds", (1, 2)),
+        ('policy."x.y".b=1e3', "policy", {"x.y": {"b": 1000.0}}),
+        ("evaluation.center = true ", "evaluation", {"center": True}),
+        ("description=b=c", "description", "b=c"),
     ],
 )
 def test_override_values_are_toml(assignment: str, key: str, value: object) -> None:
-    before: dict[str, Any] = {"name": "x"}
-    assert apply_override(before, assignment)[key] == value
-    assert before == {"name": "x"}
-
-
-def test_an_override_of_an_algorithm_without_its_table_names_the_key() -> None:
-    table = {"algorithms": {"snes": {}}}
-    for assignment in ("sigma=0.3", "snes.sigma=0.3"):
-        with pytest.raises(UsageError, match=r"expected algorithms\.snes\.sigma"):
-            apply_override(table, assignment)
-    with pytest.raises(UsageError, match="did you mean 'seeds'"):
-        apply_override(table, "seed=3")
-    assert apply_override({"algorithms": 5}, "sigma=0.3")["algorithms"] == 5  # the types refuse it
-    assert apply_override(table, "algorithms.snes.sigma=0.3")["algorithms"]["snes"] == {
-        "sigma": 0.3
-    }
+    grid, _ = compose_grid(None, ["CartPole-v1"], ["snes"], overrides=[assignment])
+    assert getattr(grid, key) == value
 
 
 @pytest.mark.parametrize(
-    ("options", "overrides"),
+    ("options", "overrides", "words"),
     [
-        ({"env_steps": 500}, ["budget={generations=3}"]),
-        ({"env_steps": 500}, ["budget.env_steps=700"]),
-        ({"seeds": "0-1"}, ["seeds=[5]"]),
-        ({}, ["algorithms={cem={}}"]),
-        ({}, ['environments=["Acrobot-v1"]']),
-        ({}, ["algorithms.snes.sigma=0.3", "algorithms.snes={population_size=6}"]),
+        ({"env_steps": 500}, ["budget.env_steps=700"], "budget.env_steps is set twice"),
+        ({"seeds": "0-1"}, ["seeds=[5]"], "seeds is set twice"),
+        ({}, ["algorithms={cem={}}"], "algorithms is set twice"),
+        ({}, ['environments=["Acrobot-v1"]'], "environments is set twice"),
+        ({}, ["budget.env_steps=1", ' budget."env_steps" =2'], "budget.env_steps is set twice"),
+        ({}, ["budget=3", "budget.env_steps=2"], "budget = 3 is a value"),
+        ({}, ["sigma=0.3"], r"unknown key 'sigma'; .*algorithms\.NAME\.KEY"),
+        ({}, ["seed=3"], "did you mean 'seeds'"),
+        ({}, ["algorithms.sness.sigma=1"], r"^algorithms\.sness .* did you mean 'snes'"),
+        ({}, ["budget.int=1"], r"unknown key budget\.int"),
     ],
 )
-def test_no_option_replaces_another_one(options: dict[str, Any], overrides: list[str]) -> None:
-    with pytest.raises(UsageError, match=re.escape(repr(overrides[-1]))):
-        compose_grid(None, ["CartPole-v1"], ["snes"], **options, overrides=overrides)
+def test_a_wrong_override_is_refused(
+    options: dict[str, Any], overrides: list[str], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        open_grid(
+            None, environments=["CartPole-v1"], algorithms=["snes"], **options, overrides=overrides
+        )
 
 
-def test_a_table_may_be_completed_by_later_options() -> None:
-    overrides = ["budget={generations=3}", "budget.env_steps=700", "algorithms.snes.sigma=0.3"]
+def test_a_table_may_be_completed_by_other_options_in_any_order() -> None:
+    overrides = ["budget.env_steps=700", "algorithms.snes.sigma=0.3", "budget={generations=3}"]
     grid, _ = compose_grid(None, ["CartPole-v1"], ["snes"], overrides=overrides)
     assert (grid.budget["generations"], grid.budget["env_steps"]) == (3, 700)
-
-
-def test_a_key_is_set_once() -> None:
-    require_distinct_keys(
-        ["budget.env_steps=1", "budget.generations=1", 'environment."a.b".kind=1']
-    )
-    with pytest.raises(UsageError, match="budget.env_steps is set twice.*=1'.*=2'"):
-        require_distinct_keys(["budget.env_steps=1", ' budget."env_steps" =2'])
 
 
 def test_one_algorithm_with_two_settings_and_two_policies() -> None:
@@ -207,30 +191,25 @@ def test_choosing_from_a_grid_keeps_its_settings(tmp_path: Path) -> None:
     assert trial.spec.seed == 5
 
 
-def test_seeds_as_text() -> None:
-    assert parse_seeds("3") == [3]
-    assert parse_seeds("0-3") == [0, 1, 2, 3]
-    assert parse_seeds("0, 2,5-6") == [0, 2, 5, 6]
-    for text in ("", "a", "3-", "-1", "1..3"):
-        with pytest.raises(UsageError, match="expected seeds such as"):
-            parse_seeds(text)
-    with pytest.raises(UsageError, match="backwards; expected 2-5"):
-        parse_seeds("5-2")
-    for text in ("0-9999999999999999999", "0-4000000000"):  # before they are listed
-        with pytest.raises(UsageError, match="4294967295"):
-            parse_seeds(text)
-    assert len(parse_seeds("0-49999,50000-99999")) == 100_000
-    with pytest.raises(UsageError, match="at most 100000"):
-        parse_seeds("0-49999,50000-99999,7")
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("3", [3]), ("0-3", [0, 1, 2, 3]), ("0, 2,5-6", [0, 2, 5, 6])]
+)
+def test_seeds_as_text(text: str, seeds: list[int]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a", "3-", "-1", "1..3", "5-2", "0-4000000000", "0-4294967296", "0-99999,7", "9" * 5000],
+)
+def test_text_that_is_no_seeds_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected .*seeds"):
+        parse_seeds(text)
 
 
 BAD = [
     ({"environments": ["CartPole-v0.5"]}, ["unknown environment 'CartPole-v0.5'", "CartPole-v"]),
-    ({"environments": ["time:NoneOfThese-v0"]}, ["'time' registers no environment"]),
-    (
-        {"environments": ["json:NoneOfThese-v0"]},
-        ["'json' registers no environment", "json/__init__.py"],
-    ),
+    ({"environments": ["time:NoneOfThese-v0"]}, ["'time' registers no 'NoneOfThese-v0'"]),
     ({"environments": []}, ["environments = []", "at least 1"]),
     ({"algorithms": {}}, ["algorithms = {}", "at least 1"]),
     ({"algorithms": ["openai"]}, ["unknown algorithm 'openai'", "did you mean 'openai_es'"]),
@@ -242,7 +221,7 @@ BAD = [
     ({"policy": {"template": "mpl"}}, ["unknown policy template 'mpl'", "'mlp'"]),
     ({"policy": {"hiden": [3]}}, ["unknown key policy.hiden", "'hidden'"]),
     ({"policies": {"a": {"hidden": [0]}}}, ["policies.a.hidden.0 = 0"]),
-    ({"policy": {"bias": True}, "policies": {"a": {}}}, ["t.toml: both [policy] and [policies]"]),
+    ({"policy": {"bias": True}, "policies": {"a": {}}}, ["both [policy] and [policies]"]),
     ({"seeds": []}, ["seeds = []", "at least 1"]),
     ({"name": "../x"}, ['name = "../x"', "folder"]),
     ({"seeds": [1, 2, 1]}, ["seeds", "1 is given 2 times; expected once"]),
@@ -270,7 +249,6 @@ BAD = [
     ({"name": ".."}, ['name = ".."']),
     ({"algorithms": "openai_es"}, ['algorithms = "openai_es": expected a table']),
     ({"policy": "mlp"}, ['policy = "mlp": expected a table']),
-    ({"environments": ["\udce9"]}, ["not valid Unicode"]),
     ({"seed": [1]}, ["unknown key seed", "did you mean 'seeds'"]),
     ({"algorithms": [1]}, ["algorithms = [1]: expected a table or a list of names"]),
     ({"budget": {"env_steps": [5, 6]}}, ["expected an integer; a list is a sweep only as"]),
@@ -293,15 +271,6 @@ BAD = [
             (5, " = 5: expected a table"),
         )
     ),
-    *(
-        ({"environment": {"CartPole-v1": {key: value}}}, [f"{key} = {json.dumps(value)}"])
-        for key, values in (
-            ("max_episode_steps", ([], [0, 250], [[1, 250]], [[0, 250], [0, 5]], [[0, 2.5]], 0)),
-            ("reward_clip", ([], [1], [1, 1], [1, -1], [-1, 0, 1], ["a", 1], 1)),
-            ("kwargs", ([1],)),
-        )
-        for value in values
-    ),
 ]
 
 
@@ -314,6 +283,19 @@ def test_bad_grids_name_the_key_the_value_and_the_nearest(
     (sentence,) = str(caught.value).splitlines()
     for word in words:
         assert word in sentence
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("max_episode_steps", v) for v in ([], [0, 250], [[1, 250]], [[0, 250], [0, 5]], 0)),
+        *(("reward_clip", value) for value in ([], [1], [1, 1], [-1, 0, 1], ["a", 1], 1)),
+        ("kwargs", [1]),
+    ],
+)
+def test_a_wrong_setting_of_an_environment_is_named(key: str, value: object) -> None:
+    with pytest.raises(UsageError, match=rf"environment\.CartPole-v1\.{key}"):
+        trials_of({"environment": {"CartPole-v1": {key: value}}})
 
 
 @pytest.mark.parametrize(
@@ -368,11 +350,10 @@ def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('environment = ["CartPole-v1"]', "did you mean 'environments'"),
+        ('environment = ["CartPole-v1"]', "environment = .*: expected a table"),
         ("budget = 3", "budget = 3: expected a table"),
-        ("policy = 3", "policy = 3: expected a table"),
         ('[environment]\n"CartPole-v1" = 3', "environment.CartPole-v1 = 3: expected a table"),
-        ("[environment]\nreward_shift = 3", "as in environment.CartPole-v1.reward_shift = 3"),
+        ("algorithms = 5", "algorithms = 5: expected a table or a list of names"),
     ],
 )
 def test_values_where_tables_belong(text: str, words: str, tmp_path: Path) -> None:
@@ -380,18 +361,12 @@ def test_values_where_tables_belong(text: str, words: str, tmp_path: Path) -> No
         opened(tmp_path, text, overrides=["seeds=[3]"], environments=["CartPole-v1"])
 
 
-def test_settings_of_an_algorithm_that_is_not_in_the_grid_are_refused(tmp_path: Path) -> None:
-    setting = "algorithms.sness.sigma=1"
-    with pytest.raises(UsageError, match=r"^algorithms\.sness .* did you mean 'snes'"):
-        open_grid(None, environments=["CartPole-v1"], algorithms=["snes"], overrides=[setting])
+def test_set_algorithms_replace_those_of_the_grid(tmp_path: Path) -> None:
     listed = 'environments = ["CartPole-v1"]\nalgorithms = ["openai_es", "random_search"]'
+    (trial, *_) = opened(tmp_path, listed, overrides=['algorithms=["snes"]'])
+    assert trial.labels["algorithm"] == "snes"
     with pytest.raises(UsageError, match=r"^algorithms\.snes .* known: openai_es, random_search$"):
         opened(tmp_path, listed, overrides=["algorithms.snes.sigma=1"])
-    replaced = ['algorithms=["snes"]', "algorithms.snes.population_size=10"]
-    for trial in opened(tmp_path, listed, overrides=replaced):
-        assert settings(trial, "algorithm")["population_size"] == 10
-    with pytest.raises(UsageError, match="openai_es .* is not in this grid"):
-        opened(tmp_path, listed, overrides=[*replaced, "algorithms.openai_es.sigma=1"])
 
 
 def test_an_algorithm_that_the_grid_labels_otherwise_is_not_trained_with_its_defaults(
@@ -521,32 +496,16 @@ def test_a_set_template_is_that_of_every_environment_and_algorithm(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "name=renamed",
-        "description=words",
-        'policy={template="linear"}',
-        "policy.template=linear",
-        "policy.bias=true",
-        "budget.env_steps=50",
-        "evaluation.episodes=3",
-    ],
+    ["name=renamed", 'policy={template="linear"}', "policy.bias=true", "budget.env_steps=5"],
 )
 def test_a_key_of_the_grid_is_no_setting_of_an_agent(override: str) -> None:
-    own: dict[str, Any] = {
-        "name": "kept",
-        "description": "kept",
-        "policy": {"template": "theirs", "bias": 1},
-        "budget": {"env_steps": 7},
-        "evaluation": {"episodes": 7},
-    }
+    own: dict[str, Any] = {"name": "kept", "policy": {"bias": 1}, "budget": {"env_steps": 7}}
     agents: dict[str, Any] = {
         "mine": {"algorithm": "own_agents:Climber", **own},
         "ppo": {"policy": "MlpPolicy"},
     }
-    described = {"CartPole-v1": {"description": "kept"}}
-    table = {"algorithms": agents, "environment": described}
-    found = apply_override(table, override)
-    assert (found["algorithms"], found["environment"]) == (agents, described)
+    table = {"environments": ["CartPole-v1"], "algorithms": agents}
+    assert compose_grid(table, overrides=[override])[0].algorithms == agents
 
 
 def test_what_comes_from_the_environments_file_is_known() -> None:
@@ -613,9 +572,7 @@ def test_a_template_replaces_no_labeled_policies(place: str) -> None:
 
 def test_a_default_version_of_ars_does_not_contradict_the_policy_of_the_grid() -> None:
     raw = {"policy": {"normalize_observations": False}}
-    with pytest.raises(
-        UsageError, match=r"normalize_observations = false: .*'V2-t'.* another version"
-    ):
+    with pytest.raises(UsageError, match=r"normalize_observations: .*'V2-t'.* another version"):
         trials_of({**raw, "algorithms": {"ars": {}}})
     with pytest.raises(UsageError, match="version"):
         trials_of({"algorithms": {"ars": raw}})
