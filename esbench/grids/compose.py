@@ -140,7 +140,7 @@ def _without(table: Any, keys: set[str]) -> Any:
 
 def _changed(table: Table, changes: Sequence[tuple[Path, Any]]) -> Table:
     """The grid with these values, the shortest key first; none may add an algorithm to it."""
-    result = _copied(table)
+    result: Table = _copied(table)
     labels = [*result.get("algorithms", ())]
     for path, value in sorted(changes, key=lambda change: len(change[0])):
         for own in _own_tables(result, path[0]):

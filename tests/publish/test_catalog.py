@@ -15,7 +15,7 @@ from esbench.core.settings import Settings, parse
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.experiment.trials import grid_trials
-from esbench.grids.compose import apply_override
+from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import environment_names
 from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.policies.policy import POLICIES
@@ -90,12 +90,11 @@ def test_settings_have_a_meaning_true_defaults_and_an_example_that_works(
     command, _, toml = example(kind, name, rows).replace("ENV", "CartPole-v1").partition("\n\n")
     algorithm = name if kind == "algorithms" else "openai_es"
     plain = {"name": "x", "environments": ["CartPole-v1"], "algorithms": {algorithm: {}}}
-    overridden = plain
-    for assignment in [word for word in shlex.split(command)[3:] if word != "--set"]:
-        overridden = apply_override(overridden, assignment)
-    written = {**plain, **tomllib.loads(toml)}
+    assignments = [word for word in shlex.split(command)[3:] if word != "--set"]
+    overridden, _ = compose_grid(plain, overrides=assignments)
+    written = parse_grid({**plain, **tomllib.loads(toml)}, "example")
     assert overridden == written
-    assert grid_trials(parse_grid(written, "example"), tmp_path, "example")
+    assert grid_trials(written, tmp_path, "example")
 
 
 class Layer(Settings):
