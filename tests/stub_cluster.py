@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, TypeAlias, final
 
-from esbench.integrations import ray_engine
 from esbench.integrations.ray_cluster import ClusterNode, Software, software
 
 Answer: TypeAlias = Callable[[Mapping[str, str]], Software]
@@ -109,9 +108,3 @@ def remote(call: Callable[..., Any]) -> Any:
     """A method of an actor."""
     method = SimpleNamespace(remote=lambda *arguments: Reference(call, *arguments))
     return SimpleNamespace(remote=method.remote, options=lambda **_: method)
-
-
-def open_engine() -> ray_engine.RayEngine:
-    """An engine on one node, for another process than that of the tests."""
-    ray_engine.RayCluster = lambda _: StubCluster(one=software)  # type: ignore[attr-defined,misc]
-    return ray_engine.RayEngine()

@@ -62,11 +62,7 @@ class AgentTrainer(Trainer):
         folder: Path | None = None,
         ended: Ended | None = None,
     ) -> None:
-        """Prepare a trial.
-
-        Raises:
-            UsageError: the environment or a setting is not supported.
-        """
+        """Prepare a trial; UsageError if the environment or a setting is not supported."""
         super().__init__(spec, pool, recorder, folder, ended)
         name, settings = spec.algorithm.name, spec.algorithm.settings
         assert isinstance(settings, AgentSettings)

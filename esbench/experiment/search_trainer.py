@@ -15,7 +15,7 @@ from esbench.algorithms.algorithm_checker import check_search
 from esbench.algorithms.base import Algorithm, algorithm_class, is_builtin
 from esbench.algorithms.search_settings import MOST_MEMBERS
 from esbench.core.arrays import State, Vector
-from esbench.core.errors import TrainingError, UsageError, require_choice
+from esbench.core.errors import EsbenchError, TrainingError, UsageError, require_choice
 from esbench.core.population import Population, drawing_threads
 from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, stream
@@ -36,7 +36,7 @@ from esbench.policies.policy_check import check_own
 from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
-STATE: Final = ("algorithm", "progress", "gauge", "best", "stopped")  # keys that all states have
+STATE: Final = {"algorithm", "progress", "gauge", "best", "stopped"}  # keys of all states
 
 
 @final
@@ -56,18 +56,10 @@ class SearchTrainer(Trainer):
         source: SearchTrainer | None = None,
         ended: Ended | None = None,
     ) -> None:
-        """Prepare a trial; worker processes start when they are needed.
+        """Prepare a trial, which may start from the policy of a ``source``, another trial.
 
-        Args:
-            spec: the specification.
-            pool: the worker processes; by default the trainer owns one per core.
-            recorder: stores records and checkpoints, if any.
-            folder: of the trial; its ``log.txt`` has the output of environments.
-            source: the trainer of another trial, whose policy training starts from.
-            ended: scores and stores the trial when it ends; it is not trained further then.
-
-        Raises:
-            UsageError: the environment, the policy or a setting is not supported.
+        Worker processes start when they are needed. UsageError if the environment, the policy or a
+        setting is not supported.
         """
         super().__init__(spec, pool, recorder, folder, ended)
         self._evaluator = Evaluator(spec, self._pool, folder and folder / "log.txt")
@@ -80,8 +72,7 @@ class SearchTrainer(Trainer):
             center = source.algorithm.averaged_center
             self._evaluator.begin_with(source.state_dict(), source.algorithm.plan.center_lineage)
         self.algorithm: Algorithm[Any] = cls(spec.algorithm.settings, center, spec.seed, shapes)
-        if problem := self._too_many():
-            raise UsageError(problem)
+        self._require_size(UsageError)
         if self.algorithm.needs_behaviors:
             self._evaluator.check_behavior()
         self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
@@ -106,11 +97,7 @@ class SearchTrainer(Trainer):
             )
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
-        """The last or the best center as a policy, for use in any Gymnasium loop.
-
-        Raises:
-            UsageError: there is no best center yet.
-        """
+        """As the base class says; its parameters are those of the center."""
         generation = self.generation_of(which)
         if which == "last" and self.validated_generation is not None:
             generation = self.validated_generation
@@ -167,14 +154,9 @@ class SearchTrainer(Trainer):
         }
 
     def load_state_dict(self, state: State, history: Sequence[GenerationRecord] = ()) -> None:
-        """Restore what ``state_dict`` returned after the generations of ``history``.
-
-        Raises:
-            UsageError: it is no such state, or lacks the reference batch that the policy needs.
-        """
-        for key in STATE:
-            if not isinstance(state, dict) or key not in state:
-                raise UsageError(f"a state without {key!r}: expected what state_dict returned")
+        """As the base class says; UsageError if it lacks what the policy needs."""
+        if not isinstance(state, dict) or not state.keys() >= STATE:
+            raise UsageError("expected what state_dict returned")
         generation = state["progress"]["generation"]
         self._evaluator.load_state_dict(state, generation)
         self.algorithm.load_state_dict(state["algorithm"])
@@ -234,21 +216,19 @@ class SearchTrainer(Trainer):
             yield
             self._consistent = True
 
-    def _too_many(self) -> str:
-        """Why a generation has more episodes than fit into memory; empty if it has not."""
+    def _require_size(self, error: type[EsbenchError]) -> None:
+        """Raises the error if a generation has more episodes than fit into memory."""
         members = self.algorithm.population_size
         episodes = self.spec.environment.episodes_per_member
-        if members * episodes <= MOST_MEMBERS:
-            return ""
-        return (
-            f"population_size = {members} with episodes_per_member = {episodes}: expected at most "
-            f"{MOST_MEMBERS} episodes per generation"
-        )
+        if members * episodes > MOST_MEMBERS:
+            raise error(
+                f"population_size = {members} with episodes_per_member = {episodes}: expected at "
+                f"most {MOST_MEMBERS} episodes per generation"
+            )
 
     def _play(self) -> tuple[Population, Episodes]:
         """Evaluate the population of a generation, and the candidate and probes before it."""
-        if problem := self._too_many():  # an algorithm may change its size
-            raise TrainingError(problem)
+        self._require_size(TrainingError)  # an algorithm may change its size
         begun = self._begun_at
         at = self.progress.env_steps if begun is None else begun
         if begun is None and self._validation is not None and self._validation.is_due(at):

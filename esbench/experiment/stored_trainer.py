@@ -31,7 +31,7 @@ def make_trainer(
     start: bool = True,
     ended: Ended | None = None,
 ) -> Trainer:
-    """The trainer of a trial; the arguments are those of ``SearchTrainer``.
+    """The trainer of a trial; the arguments are those of ``Trainer``.
 
     ``start`` is whether it begins, from the policy of ``spec.init_from`` if that is given; not
     needed before a checkpoint is loaded.

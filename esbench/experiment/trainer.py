@@ -80,6 +80,15 @@ class Trainer(ABC):
         folder: Path | None,
         ended: Ended | None,
     ) -> None:
+        """Prepare a trial.
+
+        Args:
+            spec: the specification.
+            pool: the worker processes; by default the trainer owns one per core.
+            recorder: stores records and checkpoints, if any.
+            folder: of the trial; its ``log.txt`` has the output of environments.
+            ended: scores and stores the trial when it ends; it is not trained further then.
+        """
         self.spec = spec
         self.progress = Progress()
         self.history: list[GenerationRecord] = []

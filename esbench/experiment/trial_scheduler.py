@@ -215,17 +215,14 @@ class TrialScheduler:
     def _check(self, trial: Trial, watcher: GridWatcher) -> None:
         """Build everything that a trial needs, and play some episodes.
 
-        Gives up if the process of the check dies or takes too long, or ``MAX_DEATHS`` nodes are
-        lost. Training then reports the cause.
+        Gives up if the process of the check dies or takes too long: training reports the cause.
         """
-        work, clock, losses = SpecCheck(trial.spec, not trial.folder.has_begun), Clock(), 0
-        checker: _Place | None = None
-        while True:
+        while not self._places:
+            self._receive()
             self._join()
-            if checker not in self._places and self._places:  # the first one, or that one is lost
-                checker = self._places[0]
-                checker.assign(work)
-                clock.start()
+        checker, clock = self._places[0], Clock()
+        checker.assign(SpecCheck(trial.spec, not trial.folder.has_begun))
+        while True:
             self._receive()
             while self._inbox:
                 place, message = self._inbox.popleft()
@@ -239,12 +236,10 @@ class TrialScheduler:
                     case Died():
                         place.deaths += 1
                         place.exceeded = ""
-                        losses += place is checker
-                        if place is checker and (place in self._places or losses >= MAX_DEATHS):
+                        if place is checker:
                             return
-            alive = checker if checker in self._places else None
-            if alive and not alive.exceeded and (why := clock.check(trial, self._limits, watcher)):
-                alive.end(why)
+            if not checker.exceeded and (why := clock.check(trial, self._limits, watcher)):
+                checker.end(why)
 
     def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Run every trial; ``ended`` is called with every trial that has ended.

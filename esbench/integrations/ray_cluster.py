@@ -14,7 +14,6 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
 from esbench.core.errors import UsageError
@@ -28,23 +27,16 @@ AUTH_MODE: Final = "RAY_AUTH_MODE"
 AUTH_TOKEN: Final = "RAY_AUTH_TOKEN"
 # The start of an HTTP/2 connection, and the type of the frame that every server answers with.
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-SETTINGS_FRAME: Final = 4
+SETTINGS_FRAME: Final = b"\x04"
 
 
 @final
-@dataclass(frozen=True)
-class ClusterNode:
-    """A living node of a cluster.
+class ClusterNode(NamedTuple):
+    """A living node of a cluster."""
 
-    Attributes:
-        id: Ray's identifier; a node that joins again has another one.
-        host: the IP address.
-        cores: the number of CPUs that the node offers to Ray; 0 for a node that runs no work.
-    """
-
-    id: str
-    host: str
-    cores: int
+    id: str  # Ray's; a node that joins again has another one
+    host: str  # the IP address
+    cores: int  # the number of CPUs that it offers to Ray; 0 for a node that runs no work
 
 
 @final
@@ -114,7 +106,7 @@ class RayCluster:
         if address is not None:
             require_server(address)
         if self._owned:
-            with _quiet(), _own_handler():
+            with _undisturbed():
                 self._connect(address)
         elif address not in {None, self.head}:
             raise UsageError(
@@ -168,10 +160,12 @@ class RayCluster:
         if address is None:
             options |= {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES}
             options |= {"num_cpus": usable_cores()}
-            _choose_token()
+            # A token of its own. Ray would write one to the home folder, where ``ray start --head``
+            # would find it later and refuse nodes and drivers without one.
+            os.environ.setdefault(AUTH_TOKEN, secrets.token_hex(32))
             options["_system_config"] = {"worker_niceness": 0}  # as local workers; Ray's is 15
         # Ray prints pages about a lost node, which the engine reports in a sentence.
-        vars(self.ray._private.worker)["print_to_stdstream"] = _print_nothing
+        vars(self.ray._private.worker)["print_to_stdstream"] = lambda *_, **__: None
         try:
             # Without an address, Ray would join any cluster that it finds on this machine.
             self.ray.init(address=address or "local", **options)
@@ -191,45 +185,23 @@ def require_server(address: str) -> None:
     try:
         with socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS) as connection:
             connection.sendall(PREFACE)
-            answer = connection.recv(9)
+            is_server = connection.recv(4)[3:] == SETTINGS_FRAME
+            reason = "" if is_server else "that is no Ray"
     except OSError as error:
         reason = error.strerror or f"no answer within {ANSWER_SECONDS:.0f} s"
+    if reason:
         raise UsageError(
             f"--address {address}: {reason}; expected the head of a Ray cluster, which "
-            "'ray start --head' prints"
-        ) from None
-    if len(answer) < 4 or answer[3] != SETTINGS_FRAME:
-        raise UsageError(
-            f"--address {address}: that is no Ray; expected the head of a Ray cluster, which "
             "'ray start --head' prints"
         )
 
 
-def _choose_token() -> None:
-    """Give a local Ray a token of its own.
-
-    Ray would write one to the home folder. ``ray start --head`` would find it later and refuse
-    nodes and drivers without one.
-    """
-    os.environ.setdefault(AUTH_TOKEN, secrets.token_hex(32))
-
-
-def _print_nothing(*_: object, **__: object) -> None:
-    """In place of Ray's printing."""
-
-
 @contextlib.contextmanager
-def _own_handler() -> Iterator[None]:
-    """Keep the handler of the termination signal, which Ray replaces."""
+def _undisturbed() -> Iterator[None]:
+    """Keep the handler of the termination signal, and drop Ray's warnings about its future."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Ray's warnings about its own future."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import resource
 import signal
@@ -31,7 +30,6 @@ class Ended:
     code: int | None
     out: str
     err: str
-    modules: Sequence[str] = ()  # that were imported in the end
 
     @property
     def crash(self) -> str:
@@ -78,18 +76,11 @@ def with_code(function: Callable[[], object]) -> None:
         sys.exit(2)
 
 
-def import_used(ended: Ended) -> None:
-    """Import what a command has imported, so that the next ones need not."""
-    for name in ended.modules:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-
-
 class Started:
     """A copy of this process that calls a function."""
 
     def __init__(self, function: Callable[[], object], folder: Path) -> None:
-        self._files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115  closed in end
+        self._files = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115  closed in end
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
@@ -125,7 +116,7 @@ class Started:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
             file.close()
-        return Ended(code, texts[0], texts[1], texts[2].split())
+        return Ended(code, *texts)
 
 
 def forked(function: Callable[[], object], folder: Path) -> Ended:
@@ -133,7 +124,7 @@ def forked(function: Callable[[], object], folder: Path) -> Ended:
     return Started(function, folder).end()
 
 
-def _child(function: Callable[[], object], folder: Path, out: int, err: int, used: int) -> None:
+def _child(function: Callable[[], object], folder: Path, out: int, err: int) -> None:
     """Never returns."""
     code = 0
     try:
@@ -157,5 +148,4 @@ def _child(function: Callable[[], object], folder: Path, out: int, err: int, use
             signal.signal(number, signal.SIG_IGN)
         sys.stdout.flush()
         sys.stderr.flush()
-        os.write(used, "\n".join(list(sys.modules)).encode())
         os._exit(code)

@@ -27,7 +27,7 @@ from numpy.random import Generator
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
 from command_line import files
-from commands import Ended, esbench, forked, import_used, with_code
+from commands import Ended, esbench, forked, with_code
 
 import esbench as package
 
@@ -159,7 +159,6 @@ class Campaign:
             shutil.copytree(self.whole, folder)
             self.expected[name] = ended = execute(self.commands[name], folder)
             assert ended.code == 0, (name, ended)
-            import_used(ended)
             shutil.rmtree(folder)
         return self.expected[name]
 

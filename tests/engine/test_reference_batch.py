@@ -16,7 +16,7 @@ from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.engine.jobs import CENTER, Task, member_tasks
 from esbench.engine.player import Player
-from esbench.engine.setup import ReferenceBatch, Setup
+from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.stored_trainer import evaluate_trial
@@ -69,15 +69,6 @@ def test_it_is_every_eighth_observation_of_random_play(name: str) -> None:
     other = setup_of(name).with_reference_batch(12, seed=4).reference_batch
     assert other is not None
     assert (other.observations != expected).any()
-
-
-def test_setups_are_equal_if_their_batches_are() -> None:
-    zeros, ones = (ReferenceBatch(np.full((2, 3), value, np.uint8)) for value in (0, 1))
-    same = ReferenceBatch(zeros.observations.copy())
-    setup = replace(setup_of(PICTURES), reference_batch=zeros)
-    assert setup == replace(setup, reference_batch=same)
-    assert setup != replace(setup, reference_batch=ones)
-    assert setup != replace(setup, reference_batch=None)
 
 
 @pytest.mark.parametrize("slots", [1, 5])

@@ -21,7 +21,6 @@ from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.child_process import Child
 from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import Setup
-from esbench.engine.worker import Share
 from esbench.engine.worker_pool import WorkerPool, round_size
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
@@ -186,27 +185,6 @@ def test_running_episodes_move_to_the_worker_that_has_none_left(
         np.testing.assert_equal(ours, theirs)
 
 
-def test_a_worker_whose_episodes_stay_is_asked_once(
-    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send, asked = Child.send, []
-
-    def listen(self: Child, message: object) -> None:
-        asked.extend([self] if isinstance(message, Share) else [])
-        send(self, message)
-
-    monkeypatch.setattr(Child, "send", listen)
-    with WorkerPool(2, slots=5) as pool:
-        counts = []
-        for _ in range(3):
-            asked.clear()
-            play_walks(pool, make_spec("doubles:Slow-v0"), members=8)
-            counts.append(len(asked))
-            assert len(asked) == len(set(asked))
-        assert any(counts)
-        assert pool.moved == 0
-
-
 @pytest.mark.parametrize(
     ("name", "facts"),
     [
@@ -359,16 +337,6 @@ def test_workers_that_die_while_they_load_are_replaced(make_spec: Spec) -> None:
         assert not {*killed} & {*pool.process_ids}
         assert left in pool.process_ids
         np.testing.assert_array_equal(play_walks(pool, spec).returns, played.returns)
-
-
-def test_fewer_episodes_than_workers_leave_nothing_behind(
-    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool]
-) -> None:
-    spec, pool = make_spec("doubles:Walk-v0"), pools[3, 2]
-    expected, two = play_walks(pool, spec).returns[:2], member_tasks(range(2), 1)
-    for _ in range(5):
-        np.testing.assert_array_equal(pool.play(walk_job(2), two).returns, expected)
-    assert play_walks(pool, spec).returns.shape == (40, 1)
 
 
 def alive(pid: int) -> bool:

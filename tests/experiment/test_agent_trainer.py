@@ -20,7 +20,6 @@ from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer, play
 from esbench.experiment.watchers import Stop
-from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.sources import read_folder
 from esbench.store.generation_record import GenerationRecord
@@ -96,15 +95,6 @@ def test_the_score_is_that_of_the_handed_over_policy_in_plain_gymnasium(
         assert search.policy().held_out_seeds == policy.held_out_seeds
 
 
-def test_training_repeats_and_depends_on_the_seed(make: Make, pool: WorkerPool) -> None:
-    spec, digests = make(), []
-    for seed in (0, 0, 1):
-        trainer = AgentTrainer(spec.model_copy(update={"seed": seed}), pool)
-        trainer.train()
-        digests.append([row.digest for row in trainer.history])
-    assert digests[0] == digests[1] != digests[2]
-
-
 def test_a_callback_cannot_stop_an_agent_whose_policy_is_not_known(
     make: Make, pool: WorkerPool
 ) -> None:
@@ -147,16 +137,6 @@ def test_a_policy_with_predict_acts_without_exploration(make: Make, pool: Worker
     trainer.train()
     assert trainer.progress.env_steps == 1
     assert trainer.evaluate().returns.max() < 12  # CartPole falls under a constant force
-
-
-def test_names_of_agents_and_algorithms_are_one_list() -> None:
-    assert trainer_names() == sorted(package.list_algorithms() + package.list_agents())
-    assert {"openai_es", "csa_es"} <= set(trainer_names())
-    assert is_agent(NAME)
-    assert not is_agent("openai_es")
-    assert issubclass(trainer_settings(NAME), AgentSettings)
-    with pytest.raises(UsageError, match="openai_es"):
-        trainer_settings("openai_se")
 
 
 GRID = """

@@ -16,7 +16,6 @@ from esbench.core.files import replace as replace_file
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial
-from esbench.grids.trial_spec import BudgetSpec, extends
 from esbench.store import row_files as metrics
 from esbench.store import stored_json
 from esbench.store.trial_folder import TrialFolder
@@ -94,19 +93,6 @@ def test_only_a_larger_budget_can_be_extended_to(
     assert files(done.folder.path) == before
 
 
-def test_generations_are_a_budget_too(make_trial: Make, pool: WorkerPool) -> None:
-    trial = make_trial(budget={"env_steps": 10_000, "generations": 2})
-    run(pool, trial)
-    for generations in (4, None):
-        budget = BudgetSpec(env_steps=10_000, generations=generations)
-        wanted = trial.spec.model_copy(update={"budget": budget})
-        assert extends(wanted.as_json(), trial.spec.as_json())
-    budget = BudgetSpec(env_steps=10_000, generations=4)
-    spec = trial.spec.model_copy(update={"budget": budget})
-    run(pool, replace(trial, spec=spec, extend=True))
-    assert len(trial.folder.rows()) == 4
-
-
 def test_the_trial_keeps_what_was_scored_and_which_command_made_it(
     done: Trial, pool: WorkerPool
 ) -> None:
@@ -157,19 +143,6 @@ def test_killed_while_it_is_extended_it_is_whole(
     assert done.folder.result()["env_steps"] >= 900
     (before,) = done.folder.description()["extended"]
     assert before["score"] == expected[1]["score"]
-
-
-def test_an_agent_is_refused_before_anything_is_trained(esbench: Run, tmp_path: Path) -> None:
-    run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--algorithm",
-           "own_agents:Climber", "--seeds", "0", "--out", "out", "--workers", "1", "--quiet",
-           "--set", "evaluation.episodes=2"]  # fmt: skip
-    assert esbench(*run, "--env-steps", "300")[0] == 0
-    before = files(tmp_path / "out")
-    code, _, complaint = esbench(*run, "--env-steps", "900", "--extend")
-    assert (code, "own_agents:Climber" in complaint, "damaged" in complaint) == (2, True, False)
-    assert {
-        path: known for path, known in files(tmp_path / "out").items() if path in before
-    } == before
 
 
 def test_the_command(esbench: Run) -> None:

@@ -219,21 +219,6 @@ def test_the_final_policy_is_the_best_candidate(make_spec: Spec, pool: WorkerPoo
     assert not np.array_equal(selected.center, policy.parameters)
 
 
-def test_an_interval_spaces_the_candidates(make_spec: Spec, pool: WorkerPool) -> None:
-    often, seldom, never = (
-        train(make(make_spec, start=start, interval=interval, episodes=EPISODES), pool)
-        for start, interval in ((300, 1), (300, 1000), (2999, 1))
-    )
-    plain = train(make(make_spec), pool)
-    steps = [
-        trainer.history[5].env_steps - plain.history[5].env_steps
-        for trainer in (often, seldom, never)
-    ]
-    assert steps[0] > steps[1] > steps[2] == 0
-    assert never.validated_generation is plain.validated_generation is None
-    np.testing.assert_array_equal(never.policy().parameters, never.center)
-
-
 @pytest.mark.parametrize(
     ("env_steps", "due"), [(300, 400), (330, 400), (399, 400), (400, 500), (650, 700)]
 )

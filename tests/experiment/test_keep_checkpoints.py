@@ -13,7 +13,7 @@ from searches import arrays_in
 from trainers import interrupted
 from watchers import run
 
-from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial
@@ -76,15 +76,6 @@ def test_each_is_what_a_run_ends_with_that_stops_there(
         score = evaluate_trial(trial.folder.path, pool, generation=generation)
         assert (score.generation, score.recorded) == (generation, None)
         assert score.score.mean == folder.result()["score"]
-
-
-def test_nothing_else_depends_on_them(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
-    plain = replace(trial, folder=TrialFolder(tmp_path / "plain"), keep=1)
-    run(pool, plain)
-    assert plain.folder.kept == []
-    assert arrays(plain.folder, None) == arrays(trial.folder, None)
-    digests = [[row["digest"] for row in each.folder.rows()] for each in (plain, trial)]
-    assert digests[0] == digests[1]
 
 
 def test_an_interrupt_within_a_generation_changes_none(
@@ -160,23 +151,6 @@ def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool, tmp_p
         evaluate_trial(path, pool)
     with pytest.raises(UsageError, match="no file .*nowhere"):
         evaluate_trial(tmp_path / "nowhere", pool)
-
-
-def test_a_damaged_one_is_reported(trial: Trial, pool: WorkerPool) -> None:
-    first, second, _ = trial.folder.kept
-    kept = trial.folder.path / "kept"
-    (arrays_of,) = kept.glob(f"{first:08d}-*.safetensors")
-    arrays_of.write_bytes(b"")
-    words = rf"kept.*{arrays_of.name} is damaged .*; remove .*{first:08d}.json and .*{first:08d}-\*"
-    with pytest.raises(DamagedTrialError, match=words):
-        evaluate_trial(trial.folder.path, pool, generation=first)
-    (kept / f"{second:08d}.json").rename(kept / "00000099.json")
-    (kept / "7.json").write_text("{}")  # is none of ours
-    assert 99 in trial.folder.kept
-    assert 7 not in trial.folder.kept
-    words = rf"00000099\.json is damaged .it is of generation {second}"
-    with pytest.raises(DamagedTrialError, match=words):
-        evaluate_trial(trial.folder.path, pool, generation=99)
 
 
 def arrays(folder: TrialFolder, generation: int | None) -> list[tuple[object, ...]]:

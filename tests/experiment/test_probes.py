@@ -11,7 +11,6 @@ from trainers import results, train, train_interrupted
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.algorithms.search_settings import AlgorithmSettings
 from esbench.core.arrays import Matrix, State, Vector
-from esbench.core.errors import UsageError
 from esbench.core.population import Population, SampledPopulation, StoredPopulation
 from esbench.engine.jobs import CENTER, Job, Task
 from esbench.engine.worker_pool import WorkerPool
@@ -201,17 +200,6 @@ def test_an_interrupt_at_any_moment_changes_no_bit(curious: Spec, pool: WorkerPo
     assert len(whole.history) == 3
     for play in range(1, 9):  # probe, population and, from the second generation on, center
         assert results(train_interrupted(spec, pool, play)) == results(whole)
-
-
-def test_an_unknown_behavior_is_refused_before_training(curious: Spec) -> None:
-    with pytest.raises(UsageError, match="did you mean 'final_observation'"):
-        curious(environment={WALK: {"behavior": "final_obsevation"}})
-
-
-def test_a_behavior_that_nobody_looks_at_is_not_gathered(make_spec: Spec, pool: WorkerPool) -> None:
-    with SearchTrainer(make_spec(), pool) as trainer:
-        _, played = trainer._evaluator.play(trainer.algorithm, 0)
-    assert played.behaviors.shape == (8, 0)
 
 
 EIGHT = 8  # generations

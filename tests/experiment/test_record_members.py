@@ -1,7 +1,5 @@
 """What ``--record members`` stores, and that nothing else depends on it."""
 
-import gzip
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Run, files
+from command_line import Run
 from watchers import Watcher, run
 
 import esbench
 import esbench.experiment.trainer as trainer_module
-from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.search_trainer import SearchTrainer
@@ -124,12 +122,6 @@ def test_an_interrupted_trial_has_the_same_file_for_any_number_of_workers(
     assert stored(recorded) == stored(whole)
 
 
-def test_the_file_is_lines_of_json_for_other_tools(recorded: Trial, pool: WorkerPool) -> None:
-    run(pool, recorded)
-    lines = gzip.decompress(stored(recorded)).splitlines()
-    assert [json.loads(line) for line in lines] == recorded.folder.members()
-
-
 def test_it_can_begin_later(make_trial: Make, pool: WorkerPool) -> None:
     first = make_trial(budget={"env_steps": 10**6, "generations": 2})
     run(pool, first)
@@ -140,54 +132,6 @@ def test_it_can_begin_later(make_trial: Make, pool: WorkerPool) -> None:
     ((_, detail),) = run(pool, replace(longer, record_members=True, extend=True))
     assert "from generation 3" in detail
     assert set(esbench.load_members(first.folder.path)["generation"]) == {3, 4}
-
-
-def test_damage_is_refused_before_anything_is_written(recorded: Trial, pool: WorkerPool) -> None:
-    run(pool, recorded)
-    whole, path = stored(recorded), recorded.folder.path / MEMBERS
-    path.write_bytes(whole[:-1])
-    with pytest.raises(DamagedTrialError, match=MEMBERS):
-        esbench.load_members(recorded.folder.path)
-    (recorded.folder.path / "result.json").unlink()
-    for damage in (whole[:-1], b"x" + whole[1:]):
-        path.write_bytes(damage)
-        before = files(recorded.folder.path)
-        ((outcome, detail),) = run(pool, recorded)
-        assert (outcome, MEMBERS in detail) == ("failed", True)
-        after = files(recorded.folder.path)
-        assert recorded.folder.status == "failed"
-        assert {place: after.get(place) for place in before} == before
-        (recorded.folder.path / "error.txt").unlink()
-    path.unlink()
-    ((outcome, _),) = run(pool, replace(recorded, record_members=False))
-    assert (outcome, path.exists()) == ("done", False)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda rows: rows[0]["return"][0].append(1.0),
-        lambda rows: rows[0]["length"].pop(),
-        lambda rows: rows[0].update({"return": [], "length": []}),
-        lambda rows: rows.insert(0, {"generation": 0, "return": [[]], "length": [[]]}),
-        lambda rows: rows.append({"generation": 99, "return": [[]], "length": [[]]}),
-        lambda rows: rows[0].update(novelty="x"),
-        lambda rows: rows[0].update(novelty=[1.0]),
-        lambda rows: rows[0]["behavior"][0].append(1.0),
-        lambda rows: rows.reverse(),
-        lambda rows: rows.insert(0, rows[0]),
-    ],
-)
-def test_columns_that_do_not_fit_are_damage(
-    recorded: Trial, pool: WorkerPool, damage: Callable[[list[Any]], object]
-) -> None:
-    run(pool, recorded)
-    rows = [json.loads(line) for line in gzip.decompress(stored(recorded)).splitlines()]
-    damage(rows)
-    lines = [gzip.compress(json.dumps(row).encode() + b"\n") for row in rows]
-    (recorded.folder.path / MEMBERS).write_bytes(b"".join(lines))
-    with pytest.raises(DamagedTrialError, match=MEMBERS):
-        esbench.load_members(recorded.folder.path)
 
 
 def test_the_command_line(esbench: Run, tmp_path: Path) -> None:

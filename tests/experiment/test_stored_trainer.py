@@ -12,7 +12,7 @@ from command_line import Run, files
 from fake_trials import timeless
 
 import esbench.experiment.trials
-from esbench import GenerationRecord, Stop, UsageError
+from esbench import Stop, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.store.trial_folder import TrialFolder
@@ -98,18 +98,6 @@ def test_it_resumes_with_the_same_bits(make: Make, tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
-def test_ctrl_c_saves_the_generations_so_far(make: Make, tmp_path: Path) -> None:
-    def press(record: GenerationRecord) -> None:
-        if record.generation == 2:
-            raise KeyboardInterrupt
-
-    with make(tmp_path) as trainer, pytest.raises(KeyboardInterrupt):
-        trainer.train(callbacks=[press])
-    with make(tmp_path) as again:
-        assert again.progress.generation == 2
-        assert not again.done
-
-
 def test_a_trial_that_a_callback_stops_is_scored_and_verified(
     make: Make, tmp_path: Path, esbench: Run
 ) -> None:
@@ -158,15 +146,6 @@ def test_what_cannot_be_stored_is_refused(make: Make, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file"):
         make(tmp_path / "file")
-
-
-def test_a_script_records_members_too(make: Make, tmp_path: Path) -> None:
-    with make(tmp_path, record="members") as trainer:
-        trainer.train()
-    members = esbench.load_members(tmp_path / PLACE)
-    assert len(members) == trainer.progress.episodes
-    with pytest.raises(UsageError, match="record.*out"):
-        make(None, record="members")
 
 
 def test_a_closed_trainer_trains_no_more(make: Make, tmp_path: Path) -> None:

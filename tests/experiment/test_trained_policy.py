@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,24 +208,6 @@ def test_what_cannot_be_used_is_one_sentence(
     policy.reset()
     with pytest.raises(TrainingError, match="not finite"):
         policy.act(np.zeros(4))
-
-
-def test_a_module_takes_no_images_of_another_layout(make_trial: Make, pool: WorkerPool) -> None:
-    trial = make_trial(PICTURES, policy=MLP, budget={"env_steps": 200})
-    run(pool, trial)
-    policy = esbench.load_policy(trial.folder.path)
-    assert isinstance(policy, TrainedPolicy)
-    module, shape = policy.module(), policy.observation_space.shape
-    assert shape is not None
-    images = torch.rand(3, *shape)
-    assert torch.equal(module(images), module(images.flatten(1)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit, which is still in use
-        traced = torch.jit.trace(module, images)
-    assert torch.equal(traced(images[:2]), module(images[:2]))
-    for wrong in images.movedim(1, 3), images[:, None], images.flatten(2), images[0]:
-        with pytest.raises(ValueError, match="expected"):
-            module(wrong)
 
 
 def test_every_activation_has_a_torch_module() -> None:

@@ -14,7 +14,7 @@ from esbench.core.seeding import Purpose
 from esbench.engine.jobs import CENTER, Job, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
-from esbench.experiment.watchers import Stop, TargetReturn
+from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 
@@ -48,14 +48,6 @@ def test_the_update_may_draw_with_the_workers_cores(
     with WorkerPool(workers, slots=1) as pool, SearchTrainer(make_spec(), pool) as trainer:
         trainer.train(env_steps=1)
     assert told == [min(workers, 2)]
-
-
-def test_training_goes_on_with_a_larger_number(make_spec: Spec, pool: WorkerPool) -> None:
-    whole = train(make_spec(budget={"env_steps": 900}), pool)
-    with SearchTrainer(make_spec(), pool) as trainer:
-        for steps in (1, 3e2, 900):
-            trainer.train(env_steps=steps)
-    assert results(trainer) == results(whole)
 
 
 def test_counters_add_up(make_spec: Spec, pool: WorkerPool) -> None:
@@ -113,19 +105,6 @@ def test_the_center_that_plays_is_the_one_the_search_would_return(
         (expected,) = pool.play(job, [Task(CENTER, 0)]).center_returns
         trainer.train(env_steps=trainer.progress.env_steps + 1)
         assert trainer.history[1].center_return == expected
-
-
-def test_the_rank_diagnostic_changes_nothing_else(make_spec: Spec, pool: WorkerPool) -> None:
-    known = train(make_spec(), pool)
-    unknown = train(make_spec(evaluation={"episodes": 4, "center": False}), pool)
-    np.testing.assert_array_equal(known.center, unknown.center)
-    for one, other in zip(known.history, unknown.history, strict=True):
-        assert one.population_return_mean == other.population_return_mean
-        assert one.env_steps == other.env_steps
-        assert math.isnan(other.center_return)
-        assert math.isnan(other.center_rank)
-        assert other.eval_env_steps == 0
-        assert one.digest != other.digest  # of the center's returns too
 
 
 def test_a_generation_grows_until_it_has_made_its_interactions(
@@ -331,12 +310,6 @@ def test_early_stopping_on_a_target(make_spec: Spec, pool: WorkerPool) -> None:
         assert len(trainer.history) == len(returns)
 
 
-def test_target_return_needs_a_whole_window(make_spec: Spec, pool: WorkerPool) -> None:
-    trainer = train(make_spec(budget={"env_steps": 10**9, "generations": 4}), pool)
-    target = TargetReturn(-1e9, window=4)
-    assert [target(record) is not None for record in trainer.history] == [False] * 3 + [True]
-
-
 @pytest.mark.parametrize("environment", [WALK, "CartPole-v1"])
 def test_a_state_goes_on_bit_for_bit(make_spec: Spec, pool: WorkerPool, environment: str) -> None:
     table = {"max_episode_steps": "adaptive"}
@@ -385,13 +358,6 @@ def test_a_failed_update_is_not_saved(
         assert memory.states == []
         with pytest.raises(TrainingError):
             trainer.train()
-
-
-def test_a_center_that_is_not_finite_is_named_as_the_cause() -> None:
-    algorithm = OpenAIES(OpenAIES.Settings(), np.zeros(3), 0)
-    algorithm._center[:] = np.nan
-    with pytest.raises(TrainingError, match="center of OpenAIES"):
-        algorithm.tell(algorithm.ask(), [np.nan] * len(algorithm.ask()))
 
 
 @pytest.mark.parametrize("interrupted", ["an update", "a callback"])

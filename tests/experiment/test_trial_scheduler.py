@@ -287,7 +287,7 @@ def test_what_cannot_be_run_or_stored_ends_the_grid_in_one_sentence(
     assert not any(trial.folder.is_done for trial in trials)
 
 
-def test_the_check_goes_on_when_its_node_is_lost(make_trial: Make, nodes: LocalNodes) -> None:
+def test_the_check_waits_for_a_node(make_trial: Make, nodes: LocalNodes) -> None:
     nodes.lose(nodes.add())
     nodes.add()
     with pytest.raises(UsageError, match="convolutional"):

@@ -18,7 +18,7 @@ from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_trial import run_trial
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
-from esbench.experiment.trials import Trial, latest_start
+from esbench.experiment.trials import Trial
 from esbench.publish.reproduce import reproduce, stored_trials
 from esbench.publish.verification import RerunOutcome, Verification
 from esbench.store.trial_folder import TrialFolder
@@ -74,16 +74,6 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
     shutil.rmtree(source.folder.path)  # not needed to score what was trained
     stored = evaluate_trial(trial.folder.path, pool)
     assert stored.recorded == stored.score.mean
-
-
-def test_two_spellings_of_a_folder_are_one_start(make_trial: Make, pool: WorkerPool) -> None:
-    folder = trained(make_trial, pool).folder.path
-    spellings = [f"{folder}", f"{folder}/", f"{folder.parent}/./{folder.name}"]
-    assert len({latest_start(each) for each in spellings}) == 1
-
-
-def test_a_default_trial_does_not_record_it(make_trial: Make) -> None:
-    assert "init_from" not in make_trial().spec.as_json()
 
 
 def test_a_script_and_a_command_can_start_there(

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from stub_cluster import Answer, RayError, StubCluster, open_engine, other_code, other_version
-from watchers import Watcher
+from stub_cluster import Answer, RayError, StubCluster, other_code, other_version
 
 from esbench.core.errors import UsageError
 from esbench.engine.engine import Joined
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.run_grid import run_grid
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations import ray_engine, ray_nodes
 from esbench.integrations.ray_cluster import Software, software
 from esbench.integrations.ray_engine import RayEngine
 from esbench.integrations.ray_nodes import MAX_STARTS, RayNodes
-from esbench.store.trial_folder import TrialFolder
 
 Spec = Callable[..., TrialSpec]
 Open = Callable[..., RayEngine]
@@ -97,33 +92,6 @@ def test_an_admitted_node_marks_the_trial(make_spec: Spec, connect: Open) -> Non
     with SearchTrainer(make_spec(budget={"env_steps": 50}), engine) as trainer:
         trainer.train()
     assert "doubles" in engine.nodes["mixed"]["one"]
-
-
-@pytest.mark.parametrize(
-    "limits", [Limits(trial=1.5), Limits(episode=1.5)], ids=["trial", "episode"]
-)
-def test_a_trial_that_hangs_on_the_nodes_fails_after_a_limit(
-    make_trial: Make, connect: Open, limits: Limits
-) -> None:
-    engine, watcher = connect(StubCluster(one=software)), Watcher()
-    engine.opener = lambda: open_engine  # type: ignore[method-assign]
-    trial = make_trial("hostile_code:Step-sleep-v0")
-    assert run_grid([trial], engine, watcher, limits=limits) == ["failed"]
-    assert trial.folder.error() == f"{limits.exceeded(2.0, 2.0)}\n"
-
-
-def test_a_limit_that_is_not_reached_changes_no_result(
-    make_trial: Make, pool: WorkerPool, connect: Open
-) -> None:
-    engine, trial = connect(StubCluster(one=software)), make_trial()
-    engine.opener = lambda: open_engine  # type: ignore[method-assign]
-    local = replace(trial, folder=TrialFolder(trial.folder.path.with_name("local")))
-    limits = Limits(episode=10**6, trial=10**6)
-    assert run_grid([trial], engine, Watcher(), limits=limits) == ["done"]
-    assert run_grid([local], pool, Watcher()) == ["done"]
-    ours, theirs = ([r.digest for r in one.folder.records()] for one in (trial, local))
-    assert ours == theirs
-    assert trial.folder.result()["returns"] == local.folder.result()["returns"]
 
 
 def opened(cluster: StubCluster, allow_mixed: bool = False, **code: str) -> RayNodes:
