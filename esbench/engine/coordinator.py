@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
+from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
 from esbench.engine.engine import Joined, Lost, Node, Nodes
 from esbench.engine.jobs import EpisodeResult, Job, Task
-from esbench.engine.node_player import Configured, Exchange, Failure, Report
+from esbench.engine.node_player import Configured, Exchange, Report
 from esbench.engine.setup import Setup
 
 IN_FLIGHT: Final = 2  # messages per node
@@ -174,8 +175,10 @@ class Coordinator:
                         self._due[share] = None
                 case Report():
                     self._count(self.shares[node], event)
-                case Failure():
-                    raise event.error(node.name)
+                case UsageError() | EnvironmentFailedError():
+                    raise event
+                case TrainingError():
+                    raise TrainingError(f"node {node.name}: {event}")
                 case Lost():
                     del self._configuring[node]
                     if node in self.shares:

@@ -11,11 +11,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, final
 
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Episodes, Job, Task
 from esbench.engine.setup import Setup
+from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 
@@ -116,6 +117,22 @@ class Nodes(ABC):
         """End all servers."""
 
 
+Question: TypeAlias = Callable[[EnvironmentSpec], Any]
+"""A function of an environment that a worker calls; its output is dropped."""
+
+
+def check_environment(spec: EnvironmentSpec) -> str | None:
+    """Check the episodes of an environment; returns a warning if there is one."""
+    given = spec.id, spec.kwargs, spec.wrappers
+    check_episodes(*given)
+    return bounds_without_zero(*given)
+
+
+def ignores_seeds(spec: EnvironmentSpec) -> bool | None:
+    """Whether seeds make no difference to episodes; None if the environment fails."""
+    return is_deterministic(spec.id, spec.kwargs, spec.wrappers)
+
+
 class Engine(ABC):
     """Workers that play jobs, for one trial after the other.
 
@@ -135,6 +152,7 @@ class Engine(ABC):
         self.slots = slots
         self.cpu_time_s = 0.0
         self.watch = Stopwatch()
+        self._answers: list[tuple[Question, EnvironmentSpec, Any]] = []
         self.progress: Callable[[int, int], None] | None = None
         self.notice: Callable[[str], None] = logging.getLogger("esbench").warning
 
@@ -188,7 +206,7 @@ class Engine(ABC):
             EnvironmentFailedError: a worker cannot make the environment or the policy.
         """
 
-    @abstractmethod
+    @final
     def check(self, environment: EnvironmentSpec) -> None:
         """Let one worker check the episodes of an environment, once per engine.
 
@@ -197,12 +215,35 @@ class Engine(ABC):
         Raises:
             UsageError: episodes do not end, or depend on more than their seeds.
         """
+        known = len(self._answers)
+        warning = self._ask_once(check_environment, environment)
+        if warning and len(self._answers) > known:
+            self.notice(warning)
 
-    @abstractmethod
+    @final
     def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
         """Let one worker find out whether seeds make no difference to episodes, once per engine.
 
         None if the environment fails or the worker dies.
+        """
+        found: bool | None = self._ask_once(ignores_seeds, environment)
+        return found
+
+    @final
+    def _ask_once(self, function: Question, environment: EnvironmentSpec) -> Any:
+        for asked, about, value in self._answers:
+            if (asked, about) == (function, environment):
+                return value
+        value = self.ask(function, environment)
+        self._answers.append((function, environment, value))
+        return value
+
+    @abstractmethod
+    def ask(self, function: Question, environment: EnvironmentSpec) -> Any:
+        """What a worker that plays nothing answers; None if it died.
+
+        Raises:
+            UsageError: the function has raised an exception.
         """
 
     @abstractmethod

@@ -58,25 +58,11 @@ class Report(NamedTuple):
 
 
 @final
-class Failure(NamedTuple):
-    """From a node: an error that ends the trial."""
-
-    usage: bool
-    message: str
-    traceback: str
-
-    def error(self, host: str) -> EsbenchError:
-        """The error to raise at the coordinator."""
-        if self.usage:
-            return UsageError(self.message)
-        if self.traceback:
-            return EnvironmentFailedError(self.message, self.traceback)
-        return TrainingError(f"node {host}: {self.message}")
-
-
-@final
 class NodePlayer:
-    """Answers exchanges, one after the other; ``abandon`` may be called by another thread."""
+    """Answers exchanges, one after the other, also by an error that ends the trial.
+
+    ``abandon`` may be called by another thread.
+    """
 
     def __init__(self) -> None:
         self._pool: WorkerPool | None = None
@@ -84,16 +70,16 @@ class NodePlayer:
         self._abandoned = -1  # this job and those before it are over
         self._cpu_time_s = 0.0
 
-    def configure(self, setup: Setup, log: str, workers: int) -> Configured | Failure:
+    def configure(self, setup: Setup, log: str, workers: int) -> Configured | EsbenchError:
         """Prepare the workers for a trial; their number is that of the first call."""
         try:
             self._pool = self._pool or WorkerPool(workers)
             self._pool.configure(setup, Path(log))
         except USER_CODE_ERRORS as error:  # reported; the node goes on
-            return _failure(error)
+            return _sendable(error)
         return Configured()
 
-    def exchange(self, message: Exchange, job: bytes | None = None) -> Report | Failure:
+    def exchange(self, message: Exchange, job: bytes | None = None) -> Report | EsbenchError:
         """Play episodes until there is something to report.
 
         That is when workers need more episodes and ``message.ahead`` promises some, when there are
@@ -104,7 +90,7 @@ class NodePlayer:
             return self._exchange(message, job)
         except USER_CODE_ERRORS as error:
             self.close()
-            return _failure(error)
+            return _sendable(error)
 
     def abandon(self, number: int) -> None:
         """Play no more episodes of job ``number`` and those before it."""
@@ -139,13 +125,11 @@ class NodePlayer:
         return Report(number, results, pool.queued, spent, pool.watch.take(), busy_s)
 
 
-def _failure(error: BaseException) -> Failure:
+def _sendable(error: BaseException) -> EsbenchError:
     match error:
         case UsageError():
-            return Failure(True, str(error), "")
-        case EnvironmentFailedError():
-            return Failure(False, str(error), error.traceback)
+            return UsageError(str(error))
         case TrainingError():
-            return Failure(False, str(error), "")
+            return error
         case _:  # a defect, or code that cannot be unpickled here
-            return Failure(False, error_text(error), printable(traceback.format_exc()))
+            return EnvironmentFailedError(error_text(error), printable(traceback.format_exc()))

@@ -7,16 +7,21 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from esbench.core.errors import USER_CODE_ERRORS, UsageError, UserCodeError
+from esbench.core.errors import (
+    USER_CODE_ERRORS,
+    EnvironmentFailedError,
+    UsageError,
+    UserCodeError,
+)
 from esbench.core.escape import printable
 from esbench.engine.child_process import Parent, ParentGoneError
+from esbench.engine.engine import Question
 from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.player import Player, Suspended
 from esbench.engine.setup import Setup
-from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
 from esbench.environments.make_environment import reason
 from esbench.environments.simulator_log import log_once
 from esbench.grids.trial_spec import EnvironmentSpec
@@ -62,16 +67,16 @@ class Halted(NamedTuple):
 
 
 @final
-class Question(NamedTuple):
+class Ask(NamedTuple):
     """To a worker that plays nothing: call a function of an environment; its output is dropped."""
 
-    function: Callable[[EnvironmentSpec], object]
+    function: Question
     environment: EnvironmentSpec
 
 
 @final
 class Answer(NamedTuple):
-    """From a worker: what the function of a ``Question`` returned."""
+    """From a worker: what the function of ``Ask`` returned."""
 
     value: Any
 
@@ -100,29 +105,8 @@ class Shared(NamedTuple):
     episodes: list[Suspended]
 
 
-@final
-class Failed(NamedTuple):
-    """From a worker: an exception; ``usage`` for a ``UsageError``."""
-
-    usage: bool
-    message: str
-    traceback: str
-
-
-def check_environment(spec: EnvironmentSpec) -> str | None:
-    """Check the episodes of an environment; returns a warning if there is one."""
-    given = spec.id, spec.kwargs, spec.wrappers
-    check_episodes(*given)
-    return bounds_without_zero(*given)
-
-
-def ignores_seeds(spec: EnvironmentSpec) -> bool | None:
-    """Whether seeds make no difference to episodes; None if the environment fails."""
-    return is_deterministic(spec.id, spec.kwargs, spec.wrappers)
-
-
 def worker_main(parent: Parent) -> None:
-    """Run a worker until its parent ends it or is gone."""
+    """Run a worker until its parent ends it or is gone; errors are sent to the parent."""
     log_once()
     if "torch" in sys.modules:  # imported by the user's main module
         sys.modules["torch"].set_num_threads(1)
@@ -138,7 +122,7 @@ def worker_main(parent: Parent) -> None:
                     _redirect_output(message.log)
                     player = Player(message.setup, message.slots)
                     parent.send(Ready(player.slots))
-                case Question(function, environment):
+                case Ask(function, environment):
                     _redirect_output(os.devnull)
                     parent.send(Answer(function(environment)))
                 case Begin() if player is not None:
@@ -152,11 +136,14 @@ def worker_main(parent: Parent) -> None:
         except ParentGoneError:
             raise
         except BaseException as error:  # of user code, which may raise anything
-            usage = isinstance(error, UsageError)
-            summary = str(error) if usage else reason(error)
             # While it loads, this is no usage error: the trainer has made the environment.
-            usage &= not isinstance(message, Configure) and not isinstance(error, UserCodeError)
-            parent.send(Failed(usage, summary, printable(traceback.format_exc())))
+            loads, is_usage = isinstance(message, Configure), isinstance(error, UsageError)
+            if is_usage and not (loads or isinstance(error, UserCodeError)):
+                parent.send(UsageError(str(error)))
+            else:
+                text = str(error) if is_usage else reason(error)
+                details = printable(traceback.format_exc())
+                parent.send(EnvironmentFailedError(text, details))
 
 
 def _play(player: Player, episodes: Sequence[Task | Suspended], parent: Parent) -> None:

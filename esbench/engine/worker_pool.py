@@ -16,28 +16,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
-from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError, require_integer
+from esbench.core.errors import EsbenchError, TrainingError, UsageError, require_integer
 from esbench.core.json_text import Json
 from esbench.engine.child_process import Child, end, single_thread, wait_for
-from esbench.engine.engine import Engine
+from esbench.engine.engine import Engine, Question
 from esbench.engine.jobs import EpisodeResult, Episodes, Job, Task, collect
 from esbench.engine.player import Suspended
 from esbench.engine.setup import Setup
 from esbench.engine.worker import (
     Answer,
+    Ask,
     Begin,
     Configure,
-    Failed,
     Finished,
     Halt,
     Halted,
-    Question,
     Ready,
     Share,
     Shared,
     Work,
-    check_environment,
-    ignores_seeds,
     worker_main,
 )
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
@@ -111,7 +108,6 @@ class WorkerPool(Engine):
         self._configuration: Configure | None = None
         self._begin: Begin | None = None
         self._pending: deque[Task] = deque()
-        self._answers: list[tuple[Question, Any]] = []
 
     @property
     def size(self) -> int:
@@ -159,18 +155,6 @@ class WorkerPool(Engine):
         except BaseException:
             self.close()
             raise
-
-    def check(self, environment: EnvironmentSpec) -> None:
-        """Let one worker check the episodes of an environment, once per pool."""
-        asked = len(self._answers)
-        warning = self._ask(check_environment, environment)
-        if warning and len(self._answers) > asked:
-            self.notice(warning)
-
-    def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
-        """Let one worker compare episodes with several seeds, once per pool."""
-        deterministic: bool | None = self._ask(ignores_seeds, environment)
-        return deterministic
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play the tasks, and return their results in order.
@@ -262,23 +246,19 @@ class WorkerPool(Engine):
         for worker in [w for w in self._workers if w.free and self._pending]:
             self._give(worker, portion(len(self._pending), self.size, max(worker.free, PREFETCH)))
 
-    def _ask(self, function: Callable[[EnvironmentSpec], Any], environment: EnvironmentSpec) -> Any:
-        """What one idle worker answers to a question, once; None if it died, and was replaced."""
-        question = Question(function, environment)
-        for asked, value in self._answers:
-            if asked == question:
-                return value
+    def ask(self, function: Question, environment: EnvironmentSpec) -> Any:
+        """As the base class says; a worker that has died is replaced."""
         try:
             self._halt()
             self._configuration = None  # the log of the first worker becomes another one
             self.start()
             child = self._workers[0].child
-            child.send(question)
-            while not isinstance(message := child.receive(), Answer | Failed | None):
+            child.send(Ask(function, environment))
+            while not isinstance(message := child.receive(), Answer | EsbenchError | None):
                 if isinstance(message, Ready):  # it was replaced after its last episode
                     self._workers[0].loading -= 1
-            if isinstance(message, Failed):
-                raise UsageError(message.message)
+            if isinstance(message, EsbenchError):
+                raise UsageError(str(message))
             if message is None:
                 child.require_guard()
                 self._workers[0] = self._start()
@@ -286,9 +266,7 @@ class WorkerPool(Engine):
         except BaseException:
             self.close()
             raise
-        value = None if message is None else message.value
-        self._answers.append((question, value))
-        return value
+        return None if message is None else message.value
 
     def _halt(self) -> None:
         """Stop workers that still play episodes of a job that has ended without them."""
@@ -303,8 +281,8 @@ class WorkerPool(Engine):
                 match child.receive():
                     case Ready(slots):  # a replacement, which has received episodes at once
                         worker.loading, worker.slots = worker.loading - 1, slots
-                    case Failed(_, text, traceback) if worker.loading:
-                        raise EnvironmentFailedError(text, traceback)
+                    case EsbenchError() as error if worker.loading:
+                        raise error
                     case Halted() | None:  # ``step`` replaces a dead one
                         del playing[child]
                         worker.held, worker.sharing = set(), False
@@ -335,8 +313,8 @@ class WorkerPool(Engine):
                 case Ready(slots):
                     worker.loading -= 1
                     worker.slots = slots
-                case Failed(usage, text, traceback):
-                    raise UsageError(text) if usage else EnvironmentFailedError(text, traceback)
+                case EsbenchError() as error:
+                    raise error
                 case message:
                     yield worker, message
 

@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.engine.coordinator import Coordinator
-from esbench.engine.engine import Engine
+from esbench.engine.engine import Engine, Question
 from esbench.engine.jobs import Episodes, Job, Task, collect
 from esbench.engine.node_player import NodePlayer
 from esbench.engine.setup import Setup
@@ -120,19 +120,10 @@ class RayEngine(Engine):
             self._coordinator.configure(*wanted)
         self._wanted = wanted
 
-    def check(self, environment: EnvironmentSpec) -> None:
-        """Let a worker on this machine check the episodes of an environment."""
-        self._local_worker().check(environment)
-
-    def is_deterministic(self, environment: EnvironmentSpec) -> bool | None:
-        """Let a worker on this machine compare episodes with several seeds."""
-        return self._local_worker().is_deterministic(environment)
-
-    def _local_worker(self) -> WorkerPool:
-        if self._checker is None:
-            self._checker = WorkerPool(1)
-            self._checker.notice = lambda text: self.notice(text)
-        return self._checker
+    def ask(self, function: Question, environment: EnvironmentSpec) -> Any:
+        """What a worker on this machine answers."""
+        self._checker = self._checker or WorkerPool(1)
+        return self._checker.ask(function, environment)
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order."""
