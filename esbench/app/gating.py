@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from esbench.store.merge import MergeAction
 
 MAX_SEEDS: Final = 32
+TRIAL: Final = f"a trial's folder, a folder of trials, or a file such as those in '{LEADERBOARD}'"
 
 
 def baseline(
@@ -121,11 +122,8 @@ def check(
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
 
-    show, root, file = (
-        display or PlainDisplay(),
-        as_path("folder", folder),
-        as_path("baseline", baseline),
-    )
+    show, root = display or PlainDisplay(), as_path("folder", folder)
+    file = as_path("baseline", baseline)
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
         show.say(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
@@ -134,11 +132,8 @@ def check(
     for option, value in (("--max-seeds", max_seeds), ("--workers", workers)):
         if value is not None and not until_conclusive:
             raise UsageError(f"{option} {value}: expected together with --until-conclusive")
-    outputs = {
-        name: None if path is None else as_path(name, path)
-        for name, path in (("markdown", markdown), ("junit", junit), ("json", json))
-    }
-    _require_distinct_outputs(file, {f"--{name}": path for name, path in outputs.items()})
+    renderings = (render_check.as_markdown, render_check.as_junit, render_check.as_json)
+    outputs = _outputs(file, {"--markdown": markdown, "--junit": junit, "--json": json})
     rules, frozen = GateRules(alpha, margin), read_baseline(file)
     if statistic is not None:
         require_statistic(frozen, statistic, file)
@@ -149,10 +144,9 @@ def check(
         )
     else:
         report = check_folder(root, frozen, rules, exact, allow_inconclusive)
-    renderings = (render_check.as_markdown, render_check.as_junit, render_check.as_json)
-    for path, text in zip(outputs.values(), renderings, strict=True):
+    for path, render in zip(outputs, renderings, strict=True):
         if path is not None:
-            write_bytes(path, text(report).encode())
+            write_bytes(path, render(report).encode())
     return report
 
 
@@ -194,23 +188,30 @@ def verify(
     from esbench.core.settings import MOST
     from esbench.core.units import format_steps
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.publish.reproduce import reproduce, stored_trials
+    from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
+    from esbench.publish.reproduce import draw_sample, reproduce, stored_trials
     from esbench.publish.verification import sentences
 
-    show, place = display or PlainDisplay(), as_path("leaderboard", leaderboard)
-    what = place if trial is None else as_path("trial", trial)
+    show = display or PlainDisplay()
+    what = as_path("leaderboard", leaderboard) if trial is None else as_path("trial", trial)
     if trial is not None and not what.exists():
-        raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {_expected(what, place)}")
-    if trial is not None and place != LEADERBOARD:
-        raise UsageError(f"TRIAL with --leaderboard {place}: expected one of them")
-    options = {"--env": env, "--algorithm": algorithm, "--seed": seed is not None}
-    if sample is None and (given := [name for name, value in options.items() if value]):
-        raise UsageError(f"{' and '.join(given)} without --sample: expected --sample K too")
+        near = nearest_path(what, as_path("leaderboard", leaderboard).glob("*.json"))
+        hint = f"did you mean {str(near)!r}?" if near else f"expected {TRIAL}"
+        raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {hint}")
+    if trial is not None and str(leaderboard) != str(LEADERBOARD):
+        raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
+    if sample is None and (env or algorithm or seed is not None):
+        raise UsageError("--env, --algorithm and --seed: expected together with --sample K")
     if seed is not None:
         require_integer("seed", seed, 0, MOST)
-    names = texts("env", env), texts("algorithm", algorithm)
-    drawn = _drawn(what, trial is not None, sample, *names, seed or 0)
-    if drawn:
+    is_folder_of_trials = trial is not None and what.is_dir() and not is_leaderboard(what)
+    needs_sample = not is_folder_of_trials and not what.is_file()
+    if (needs_sample and sample is None) or (is_folder_of_trials and sample is not None):
+        raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
+    drawn: list[RecordedCell] = []
+    if not is_folder_of_trials:
+        names = texts("env", env), texts("algorithm", algorithm)
+        drawn = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
         steps = format_steps(sum(each.env_steps for each in drawn))
         show.say(f"{steps} steps of training: {'; '.join(each.title for each in drawn)}")
     found: list[Verification] = []
@@ -225,36 +226,6 @@ def verify(
 
         reproduce(drawn or stored_trials(what), pool, watch, announce)
     return found
-
-
-def _drawn(
-    what: Path,
-    is_given: bool,
-    sample: int | None,
-    environments: Sequence[str],
-    algorithms: Sequence[str],
-    seed: int,
-) -> list[RecordedCell]:
-    """The trials of a leaderboard to train again; none if ``what`` is a folder of trials.
-
-    UsageError if it is neither.
-    """
-    from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.publish.reproduce import draw_sample
-
-    if sample is None and (not is_given or is_leaderboard(what)):
-        raise UsageError(
-            "expected a trial's folder, a file of a leaderboard, or --sample K"
-            + (f", not {str(what)!r} alone" if is_given else "")
-        )
-    if sample is not None and is_given and what.is_dir() and not is_leaderboard(what):
-        raise UsageError(
-            f"--sample {sample}: expected a leaderboard, but {str(what)!r} has none of its files; "
-            "without --sample, the trials of a folder are trained again"
-        )
-    if is_given and what.is_dir() and sample is None:
-        return []
-    return draw_sample(selected(read_leaderboard(what), environments, algorithms), sample, seed)
 
 
 def submit(
@@ -317,14 +288,18 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
     return join([as_path("folders", folder) for folder in given], as_path("out", out))
 
 
-def _require_distinct_outputs(baseline: Path, outputs: Mapping[str, Path | None]) -> None:
-    """Raises UsageError if a check would write over its baseline, or two files at one path."""
+def _outputs(baseline: Path, given: Mapping[str, str | Path | None]) -> list[Path | None]:
+    """The files of a check by their options; UsageError if one would replace another."""
     owners = {baseline.resolve(): "--baseline"}
-    for option, path in outputs.items():
-        if path is not None and (other := owners.setdefault(path.resolve(), option)) != option:
-            raise UsageError(f"{option} {path} is the file of {other}; expected another one")
+    found: list[Path | None] = []
+    for option, value in given.items():
+        path = None if value is None else as_path(option, value)
         if path is not None:
+            if (other := owners.setdefault(path.resolve(), option)) != option:
+                raise UsageError(f"{option} {path} is the file of {other}; expected another one")
             _require_output(option, path)
+        found.append(path)
+    return found
 
 
 def _require_output(option: str, path: Path) -> None:
@@ -336,12 +311,3 @@ def _require_output(option: str, path: Path) -> None:
         raise UsageError(f"{option} {path} is a folder; expected a file")
     if path.suffix == ".toml":
         raise UsageError(f"{option} {path}: expected another suffix than .toml, that of grids")
-
-
-def _expected(trial: Path, leaderboard: Path) -> str:
-    """The end of a message that ``trial`` is missing: the nearest path, or what it can be."""
-    if near := nearest_path(trial, leaderboard.glob("*.json")):
-        return f"did you mean {str(near)!r}?"
-    return (
-        f"expected a trial's folder, a folder of trials, or a file such as those in '{leaderboard}'"
-    )

@@ -49,6 +49,13 @@ class SettingSpace(Settings):
             raise ValueError(f"low = {low:g} with log = true: expected a number > 0")
         return self
 
+    def contains(self, value: Any) -> bool:
+        """Whether a value lies in the space."""
+        if self.choices:
+            return value in self.choices
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and (self.low or 0.0) <= value <= (self.high or 0.0)
+
     def is_active(self, settings: dict[str, Any]) -> bool:
         """Whether the condition holds for the other settings, by dotted name."""
         return all(

@@ -103,29 +103,27 @@ class OptunaStudy:
     ) -> None:
         """Draw the values of configuration ``number``, the first one that is not completely chosen.
 
-        ``integers`` are the settings with whole numbers, ``defaults`` the default values of all
-        settings, by dotted name.
+        Configuration 0 has the default values that lie in the space. ``integers`` are the settings
+        with whole numbers, ``defaults`` the default values of all settings, by dotted name.
 
         Raises:
             UsageError: another process chooses configurations at the same time.
         """
+        active = {
+            name: defaults[name]
+            for name, setting in space.items()
+            if setting.is_active(defaults) and setting.contains(defaults.get(name))
+        }
         with self._writing():
+            if not self._study.get_trials(deepcopy=False):
+                self._study.enqueue_trial(active)
             trial = self._unfinished(number)
             values: Json = {}
             for index, (name, setting) in enumerate(space.items()):
-                if setting.is_active({**defaults, **values}):
+                wanted = setting.is_active({**defaults, **values}) if number else name in active
+                if wanted:
                     self._seed_sampler(number, index + 1)
                     values[name] = _suggest(trial, name, setting, name in integers)
-            trial.set_user_attr(SAMPLED, True)
-
-    def choose_default(self, space: SearchSpace, integers: Sequence[str], inside: Json) -> None:
-        """Make configuration 0 of the default values that lie ``inside`` of the space."""
-        with self._writing():
-            if not self._study.get_trials(deepcopy=False):
-                self._study.enqueue_trial(inside)
-            trial = self._unfinished(0)
-            for name in inside:
-                _suggest(trial, name, space[name], name in integers)
             trial.set_user_attr(SAMPLED, True)
 
     def record(self, number: int, rungs: Sequence[Sequence[float]], objective: float) -> None:

@@ -86,16 +86,6 @@ def is_integer(model: type[TrainerSettings], name: str) -> bool:
     return field is not None and float not in _types(field.annotation)
 
 
-def contains(space: SettingSpace, value: Any) -> bool:
-    """Whether a value lies in a space."""
-    if space.choices:
-        return value in space.choices
-    assert space.low is not None
-    assert space.high is not None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and space.low <= value <= space.high
-
-
 def values_of(settings: TrainerSettings) -> Table:
     """All values of settings by dotted name."""
     return flatten(settings.model_dump(mode="json"))
@@ -139,12 +129,8 @@ def _check(
     definition: Any = {name: Annotated[field.annotation, *field.metadata, Field()]}
     alone = create_model("Alone", __base__=Settings, **definition)
     values: Sequence[Any] = space.choices or (space.low, space.high)
-    if is_integer(model, name) and not space.choices:
-        if not all(float(end).is_integer() for end in values):
-            raise UsageError(
-                f"{source}: {prefix}.{name} = {space.text}: expected whole numbers for low and high"
-            )
-        values = list(map(int, values))
+    if is_integer(model, name) and not space.choices:  # the ends are floats
+        values = [int(end) if float(end).is_integer() else end for end in values]
     for value in values:
         parse(alone, {name: value}, source, prefix)
 

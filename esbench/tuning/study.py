@@ -36,7 +36,7 @@ from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sample
 from esbench.results.statistics.estimates import iqm
 from esbench.store.find_trials import check_format, has_trials
 from esbench.store.trial_folder import TrialFolder
-from esbench.tuning.space import contains, is_integer, nested, search_space, values_of
+from esbench.tuning.space import is_integer, nested, search_space, values_of
 
 RUNGS: Final = (Fraction(1, 4), Fraction(1, 2), Fraction(1))  # of the budget
 FEWEST_OTHERS: Final = 4  # a median of fewer says little
@@ -106,7 +106,9 @@ class Study:
         for first in range(0, count, BATCH):
             numbers = range(first, min(first + BATCH, count))
             for number in numbers[len(self.store.configurations[first : numbers.stop]) :]:
-                self._choose(number)
+                model = type(self.spec.algorithm.settings)
+                integers = [name for name in self.space if is_integer(model, name)]
+                self.store.choose(number, self.space, integers, self.defaults)
             for rung in range(len(self.search.rungs)):
                 self._reach(rung, numbers, play)
 
@@ -137,39 +139,23 @@ class Study:
         """The folder of one trial of a configuration."""
         return self.folder / f"configuration-{number:03}" / f"seed-{seed}"
 
-    def _choose(self, number: int) -> None:
-        model = type(self.spec.algorithm.settings)
-        integers = [name for name in self.space if is_integer(model, name)]
-        known = self.defaults
-        if number:
-            self.store.choose(number, self.space, integers, known)
-            return
-        inside = {
-            name: known[name]
-            for name, setting in self.space.items()
-            if setting.is_active(known) and contains(setting, known.get(name))
-        }
-        self.store.choose_default(self.space, integers, inside)
-
     def _reach(self, rung: int, numbers: range, play: Play) -> None:
         """Train the configurations that are left up to a rung, and judge them."""
+        share = self.search.rungs[rung]
         waiting = [c for c in self._running(numbers) if len(c.rungs) == rung]
-        ready = {c.number: trials for c in waiting if (trials := self._checked(c, rung))}
+        ready = [(c, trials) for c in waiting if (trials := self._checked(c, rung))]
         if ready:
-            part = (
-                f"{share} of the budget" if (share := self.search.rungs[rung]) < 1 else "all steps"
-            )
-            title = f"{self.name}: {part} for configurations {', '.join(map(str, ready))}"
-            outcomes = play([trial for trials in ready.values() for trial in trials], title)
-            if "elsewhere" in outcomes:
+            part = f"{share} of the budget" if share < 1 else "all steps"
+            listed = ", ".join(str(configuration.number) for configuration, _ in ready)
+            every = [trial for _, trials in ready for trial in trials]
+            if "elsewhere" in play(every, f"{self.name}: {part} for configurations {listed}"):
                 raise UsageError(
                     f"{self.folder}: another process runs a trial of this search; wait for it"
                 )
-        for configuration in waiting:
-            if configuration.number in ready:
-                scores = tuple(map(_score, ready[configuration.number]))
-                rungs = (*configuration.rungs, scores)
-                self.store.record(configuration.number, rungs, objective(scores))
+        for configuration, trials in ready:
+            scores = tuple(map(_score, trials))
+            rungs = (*configuration.rungs, scores)
+            self.store.record(configuration.number, rungs, objective(scores))
         for configuration in self._running(numbers):
             self._judge(configuration, rung)
 
@@ -203,50 +189,11 @@ class Study:
             for other in self.store.configurations
             if other.number != configuration.number and len(other.rungs) > rung
         ]
-        last = rung == len(self.search.rungs) - 1
-        if last or objective(scores) == -math.inf:
+        is_last = rung == len(self.search.rungs) - 1
+        if is_last or objective(scores) == -math.inf:
             self.store.tell(configuration.number, objective(scores))
         elif configuration.number and is_clearly_worse(scores, others):
             self.store.tell(configuration.number, None)
-
-
-def open_study(trial: Trial, key: str, space: SearchSpace, search: Search, storage: str) -> Study:
-    """The study of the algorithm and the environment of ``trial``, whose folder lies in its folder.
-
-    Agents are judged only at the end of the budget, because they cannot be extended.
-
-    Raises:
-        UsageError: Optuna is not installed, the storage cannot be opened or holds another search
-            under this name, or the folder holds trials of a search that the storage lacks.
-    """
-    if trial.spec.is_agent:
-        search = replace(search, rungs=search.rungs[-1:])
-    identity = {
-        "spec": {**trial.spec.as_json(), "seed": None},
-        "space": {name: setting.text for name, setting in space.items()},
-        "seeds": list(search.seeds),
-        "sampler": search.sampler,
-        "sampler_seed": search.seed,
-        "rungs": [str(share) for share in search.rungs],
-        "batch": BATCH,
-    }
-    name, folder = study_name(trial.labels), trial.folder.path.parent
-    used = has_trials(folder)
-    lost = UsageError(
-        f"{folder} holds trials of a search that {without_passwords(storage)} lacks; expected the "
-        "storage of that search, or another --out"
-    )
-    if used and "://" not in storage and not Path(storage).exists():
-        raise lost
-    store = OptunaStudy(storage, name, identity, search.sampler, search.seed)
-    if changed := differences(store.stored_identity, identity):
-        raise UsageError(
-            f"{without_passwords(storage)} holds another search of {name}: {'; '.join(changed)}. "
-            "Nothing was changed; give another --storage and --out, or undo the edit"
-        )
-    if used and not store.configurations:
-        raise lost
-    return Study(trial.spec, trial.labels, key, space, search, folder, store)
 
 
 def study_name(labels: Labels) -> str:
@@ -289,41 +236,62 @@ def open_studies(
 
     Raises:
         UsageError: a seed of the search is one of the grid or there twice, a search space is wrong,
-            or the storage or the folder belong to another search. No trial is changed.
+            Optuna is not installed, or the storage or the folder belong to another search. No trial
+            is changed.
     """
     require_folder(out)
-    if len({*search.seeds}) < len(search.seeds):
-        raise UsageError(
-            f"the tuning seeds are {', '.join(map(str, search.seeds))}; expected each seed once"
-        )
     trials = grid_trials(grid, out, source)
-    if both := sorted({*search.seeds} & {trial.spec.seed for trial in trials}):
+    seeds, known = {*search.seeds}, {trial.spec.seed for trial in trials}
+    if len(seeds) < len(search.seeds) or seeds & known:
         raise UsageError(
-            f"the tuning seeds {', '.join(map(str, both))} are seeds of the grid; expected seeds "
-            "that are not, because the best settings fit the seeds on which they were found"
+            f"the tuning seeds are {', '.join(map(str, search.seeds))}; expected each seed once, "
+            f"and none of the grid's seeds {', '.join(map(str, sorted(known)))}, because the best "
+            "settings fit the seeds on which they were found"
         )
-    firsts: dict[str, Trial] = {}
+    firsts: dict[Path, Trial] = {}
     for trial in trials:
-        firsts.setdefault(str(trial.folder.path.parent), trial)
-    keys = [_key(trial, grid) for trial in firsts.values()]
-    spaces = [
-        _space(trial, grid, source, key) for trial, key in zip(firsts.values(), keys, strict=True)
-    ]
+        firsts.setdefault(trial.folder.path.parent, trial)
+    found = []
+    for trial in firsts.values():
+        label = f"{trial.labels['algorithm']} "  # has the values of a sweep too
+        key = max((key for key in grid.algorithms if label.startswith(f"{key} ")), key=len)
+        model = type(trial.spec.algorithm.settings)
+        found.append((trial, key, search_space(model, grid.tune.get(key, {}), source, key)))
     check_format(out)
     file = storage or str(out / "study.journal")
-    return [
-        open_study(trial, key, space, search, file)
-        for trial, key, space in zip(firsts.values(), keys, spaces, strict=True)
-    ]
+    return [_open_study(trial, key, space, search, file) for trial, key, space in found]
 
 
-def _key(trial: Trial, grid: Grid) -> str:
-    """The grid's key of the algorithm of a trial, whose label has the values of a sweep too."""
-    label = f"{trial.labels['algorithm']} "
-    return max((key for key in grid.algorithms if label.startswith(f"{key} ")), key=len)
+def _open_study(trial: Trial, key: str, space: SearchSpace, search: Search, storage: str) -> Study:
+    """The study in the folder of ``trial``; errors as ``open_studies``.
 
-
-def _space(trial: Trial, grid: Grid, source: str, key: str) -> SearchSpace:
-    """The search space of the algorithm of a trial."""
-    model = type(trial.spec.algorithm.settings)
-    return search_space(model, grid.tune.get(key, {}), source, key)
+    Agents are judged only at the end of the budget, because they cannot be extended.
+    """
+    if trial.spec.is_agent:
+        search = replace(search, rungs=search.rungs[-1:])
+    identity = {
+        "spec": {**trial.spec.as_json(), "seed": None},
+        "space": {name: setting.text for name, setting in space.items()},
+        "seeds": list(search.seeds),
+        "sampler": search.sampler,
+        "sampler_seed": search.seed,
+        "rungs": [str(share) for share in search.rungs],
+        "batch": BATCH,
+    }
+    name, folder = study_name(trial.labels), trial.folder.path.parent
+    used = has_trials(folder)
+    lost = UsageError(
+        f"{folder} holds trials of a search that {without_passwords(storage)} lacks; expected the "
+        "storage of that search, or another --out"
+    )
+    if used and "://" not in storage and not Path(storage).exists():
+        raise lost
+    store = OptunaStudy(storage, name, identity, search.sampler, search.seed)
+    if changed := differences(store.stored_identity, identity):
+        raise UsageError(
+            f"{without_passwords(storage)} holds another search of {name}: {'; '.join(changed)}. "
+            "Nothing was changed; give another --storage and --out, or undo the edit"
+        )
+    if used and not store.configurations:
+        raise lost
+    return Study(trial.spec, trial.labels, key, space, search, folder, store)

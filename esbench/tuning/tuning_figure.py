@@ -96,38 +96,27 @@ def _draw_panel(axes: Axes, summary: Summary, name: str, lowest: float) -> None:
     if space.choices:
         axes.set_xticks(range(len(space.choices)), list(map(value_text, space.choices)))
         axes.set_xlim(-0.5, len(space.choices) - 0.5)
-    elif space.log:
-        _logarithmic(axes, space)
     else:
-        _linear(axes, space)
+        _numbers(axes, space)
     axes.set_xlabel(name)
     axes.grid(visible=True)
 
 
-def _linear(axes: Axes, space: SettingSpace) -> None:
-    """An axis over the whole space, with few ticks."""
-    from matplotlib.ticker import MaxNLocator
+def _numbers(axes: Axes, space: SettingSpace) -> None:
+    """An axis over a whole range, with few ticks as plain numbers."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     assert space.low is not None
     assert space.high is not None
-    margin = EDGE * (space.high - space.low)
-    axes.set_xlim(space.low - margin, space.high + margin)
-    axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS - 1))
-
-
-def _logarithmic(axes: Axes, space: SettingSpace) -> None:
-    """A logarithmic axis over the whole space, with few ticks as plain numbers."""
-    assert space.low is not None
-    assert space.high is not None
+    if not space.log:
+        margin = EDGE * (space.high - space.low)
+        axes.set_xlim(space.low - margin, space.high + margin)
+        axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS - 1))
+        return
     axes.set_xscale("log")
     axes.set_xlim(space.low / MARGIN, space.high * MARGIN)
-    decades = range(math.floor(math.log10(space.low)), math.ceil(math.log10(space.high)) + 1)
-    for steps in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [step * 10.0**decade for decade in decades for step in steps]
-        ticks = [tick for tick in ticks if space.low <= tick <= space.high * 1.001]
-        if len(ticks) <= MOST_TICKS:
-            break
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=MOST_TICKS))
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
 
 

@@ -33,7 +33,7 @@ from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 from esbench.store.trial_folder import TrialFolder, recorded_score
-from esbench.video.writers import Frame, Video, video_class
+from esbench.video.writers import Frame, video_format
 
 MODE: Final = "rgb_array"
 DEFAULT_NAME: Final = "render.gif"
@@ -82,7 +82,7 @@ def render_trial(
             or the file cannot be written.
         TrainingError: the environment raised an error.
     """
-    kind = video_class(out)
+    write, most_fps = video_format(out)
     if max_steps < 1:
         raise UsageError(f"max-steps = {max_steps}: expected at least 1")
     folder = TrialFolder(path)
@@ -98,9 +98,9 @@ def render_trial(
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
         fps = float(env.metadata.get("render_fps") or 30)
         fps = fps if 0 < fps < math.inf else 30.0
-        with contextlib.closing(kind(fps)) as video:
-            total, steps, shown = _film(env, policy, seed, video, max_steps)
-            write_bytes(out, video.content())
+        stride = max(1, math.ceil(fps / most_fps))
+        film = _Film(env, policy, seed, stride, max_steps)
+        write_bytes(out, write(film.frames(), fps / stride))
     returns = recorded_score(folder, reached, best=which == "best").get("returns", [])
     return Rendered(
         path=out,
@@ -108,9 +108,9 @@ def render_trial(
         generation=policy.generation,
         episode=episode,
         seed=seed,
-        total=total,
-        steps=steps,
-        shown=shown,
+        total=film.total,
+        steps=film.steps,
+        shown=film.shown,
         recorded=returns[episode] if episode < len(returns) else None,
     )
 
@@ -132,7 +132,7 @@ def outputs(
             f"--generation {generation} cannot be combined with --all, which takes every generation"
         )
     name = Path(DEFAULT_NAME) if out is None else out
-    video_class(name)
+    video_format(name)
     if not all_:
         return [(path, generation, out or _numbered(path / name, generation))]
     if name.name != str(name):
@@ -174,31 +174,47 @@ def _stage(environment: EnvironmentSpec) -> Iterator[Environment]:
             yield env
 
 
-def _film(
-    env: Environment,
-    policy: TrainedPolicy | TrainedAgent,
-    seed: int,
-    video: Video,
-    max_steps: int,
-) -> tuple[float, int, int]:
-    """Play an episode; returns its return, its steps and the number of steps in the film."""
-    observation, _ = env.reset(seed=seed)
-    policy.reset()
-    first = _draw(env, policy.environment)
-    video.add(first)
-    total, steps, shown, ended = 0.0, 0, 0, False
-    while not ended:
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-        total, steps, ended = total + float(reward), steps + 1, terminated or truncated
-        require_end(steps, policy.environment.id, policy.environment.kwargs)
-        if steps <= max_steps and (ended or steps == max_steps or steps % video.stride == 0):
-            frame = _draw(env, policy.environment)
-            if frame.shape != first.shape:
-                sizes = f"{first.shape[:2]}, and after {counted(steps, 'step')} {frame.shape[:2]}"
-                raise _cannot_render(policy.environment, f"the size of its frames is {sizes}")
-            video.add(frame)
-            shown = steps
-    return total, steps, shown
+@final
+@dataclass
+class _Film:
+    """An episode, of which one in ``stride`` frames of the first ``max_steps`` is shown.
+
+    ``total`` and ``steps`` are its return and its length, ``shown`` the steps in the film.
+    """
+
+    env: Environment
+    policy: TrainedPolicy | TrainedAgent
+    seed: int
+    stride: int
+    max_steps: int
+    total: float = 0.0
+    steps: int = 0
+    shown: int = 0
+
+    def frames(self) -> Iterator[Frame]:
+        """Play the episode, and yield what is shown."""
+        played = self.policy.environment
+        observation, _ = self.env.reset(seed=self.seed)
+        self.policy.reset()
+        yield (first := _draw(self.env, played))
+        ended = False
+        while not ended:
+            observation, reward, terminated, truncated, _ = self.env.step(
+                self.policy.act(observation)
+            )
+            self.total, self.steps = self.total + float(reward), self.steps + 1
+            ended = terminated or truncated
+            require_end(self.steps, played.id, played.kwargs)
+            is_next = ended or self.steps == self.max_steps or self.steps % self.stride == 0
+            if self.steps <= self.max_steps and is_next:
+                frame = _draw(self.env, played)
+                if frame.shape != first.shape:
+                    sizes = f"{first.shape[:2]}, and after {counted(self.steps, 'step')} "
+                    raise _cannot_render(
+                        played, f"the size of its frames is {sizes}{frame.shape[:2]}"
+                    )
+                yield frame
+                self.shown = self.steps
 
 
 def _draw(env: Environment, environment: EnvironmentSpec) -> Frame:

@@ -7,10 +7,10 @@ import io
 import math
 import subprocess
 import tempfile
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Final, TypeAlias, final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,124 +20,72 @@ from esbench.core.errors import UsageError
 from esbench.integrations.library import ffmpeg_program
 
 Frame: TypeAlias = npt.NDArray[np.uint8]
+"""[height, width, 3]; all frames of a video have the same size."""
+Writer: TypeAlias = Callable[[Iterable[Frame], float], bytes]
+"""The file of one or more frames and their number per second."""
 
 X264_CRF: Final = "20"  # 18 is visually lossless, 28 is coarse
+GIF_FPS: Final = 30.0  # at most: a GIF stores complete frames, so its size grows with their number
 
 
-class Video(ABC):
-    """A video that is written frame by frame and plays at the speed of the environment's clock.
-
-    Of ``stride`` frames of the environment, one is added. Frame rates are in 1/s.
-    """
-
-    max_fps: ClassVar[float] = math.inf
-
-    def __init__(self, fps: float) -> None:
-        self.stride = max(1, math.ceil(fps / self.max_fps))
-        self.fps = fps / self.stride
-
-    @abstractmethod
-    def add(self, frame: Frame) -> None:
-        """Add a frame, [height, width, 3]; all frames have the same size."""
-
-    @abstractmethod
-    def content(self) -> bytes:
-        """The bytes of the file; no frame can be added afterwards."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Free all resources."""
-
-
-@final
-class Gif(Video):
+def as_gif(frames: Iterable[Frame], fps: float) -> bytes:
     """A looping GIF with at most 256 colors per frame."""
-
-    max_fps = 30.0  # a GIF stores complete frames, so its size grows with their number
-
-    def __init__(self, fps: float) -> None:
-        super().__init__(fps)
-        self._images: list[Image.Image] = []
-
-    def add(self, frame: Frame) -> None:
-        """Add a frame; one byte per pixel is stored."""
-        image = Image.fromarray(frame)
-        # Dithering would change pixels that stand still, and a GIF stores each change.
-        method, dither = Image.Quantize.FASTOCTREE, Image.Dither.NONE
-        self._images.append(image.quantize(256, method=method, dither=dither))
-
-    def content(self) -> bytes:
-        """The bytes of the file."""
-        file = io.BytesIO()
-        first, *others = self._images
-        durations = gif_durations(len(self._images), self.fps)
-        first.save(file, "gif", save_all=True, append_images=others, duration=durations, loop=0)
-        return file.getvalue()
-
-    def close(self) -> None:
-        """Forget the frames."""
-        self._images.clear()
+    # Dithering would change pixels that stand still, and a GIF stores each change.
+    method, dither = Image.Quantize.FASTOCTREE, Image.Dither.NONE
+    first, *others = (
+        Image.fromarray(frame).quantize(256, method=method, dither=dither) for frame in frames
+    )
+    durations = gif_durations(1 + len(others), fps)
+    file = io.BytesIO()
+    first.save(file, "gif", save_all=True, append_images=others, duration=durations, loop=0)
+    return file.getvalue()
 
 
-@final
-class Mp4(Video):
-    """An H.264 video in a format that browsers play, written by ffmpeg."""
-
-    def __init__(self, fps: float) -> None:
-        """Raises UsageError if ffmpeg is not installed."""
-        super().__init__(fps)
-        self._program = ffmpeg_program()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="esbench-")
-        self._path = Path(self._folder.name) / "video.mp4"
-
-    def add(self, frame: Frame) -> None:
-        """Add a frame; H.264 needs even sizes, so an odd one repeats its last line."""
-        height, width = frame.shape[:2]
-        padding = ((0, height % 2), (0, width % 2), (0, 0))
-        frame = np.ascontiguousarray(np.pad(frame, padding, mode="edge"))
-        if self._process is None:
-            self._process = self._start(frame.shape[1], frame.shape[0])
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # ``content`` reports why
-            self._process.stdin.write(frame.data)
-
-    def content(self) -> bytes:
-        """The bytes of the file; a UsageError if ffmpeg failed."""
-        assert self._process is not None, "add a frame first"
-        _, errors = self._process.communicate()
-        if self._process.returncode:
+def as_mp4(frames: Iterable[Frame], fps: float) -> bytes:
+    """An H.264 video in a format that browsers play; a UsageError if ffmpeg is missing or fails."""
+    program = ffmpeg_program()
+    coded = ("-an", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", X264_CRF)
+    with tempfile.TemporaryDirectory(prefix="esbench-") as folder, contextlib.ExitStack() as stack:
+        path = Path(folder) / "video.mp4"
+        process = None
+        for frame in frames:
+            height, width = frame.shape[:2]
+            # H.264 needs even sizes, so an odd one repeats its last line.
+            even = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+            if process is None:
+                size = f"{even.shape[1]}x{even.shape[0]}"
+                raw = f"-f rawvideo -pix_fmt rgb24 -s {size} -r {fps} -i -".split()
+                # The writer of imageio_ffmpeg forks, of which libraries with threads (JAX) warn.
+                process = stack.enter_context(
+                    subprocess.Popen(
+                        [program, "-v", "error", "-y", *raw, *coded, str(path)],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE,
+                    )
+                )
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # the exit code tells
+                process.stdin.write(np.ascontiguousarray(even).data)
+        assert process is not None
+        _, errors = process.communicate()
+        if process.returncode:
             reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
             raise UsageError(f"ffmpeg failed ({reason}); write a .gif instead")
-        return self._path.read_bytes()
-
-    def close(self) -> None:
-        """End ffmpeg and remove its file."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
-        self._folder.cleanup()
-
-    def _start(self, width: int, height: int) -> subprocess.Popen[bytes]:
-        # The writer of imageio_ffmpeg forks, and libraries with threads (JAX) warn about forks.
-        raw = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {self.fps}".split()
-        coded = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", X264_CRF)
-        return subprocess.Popen(
-            [self._program, "-v", "error", "-y", *raw, "-i", "-", "-an", *coded, str(self._path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        return path.read_bytes()
 
 
-FORMATS: Final[dict[str, type[Video]]] = {".gif": Gif, ".mp4": Mp4}
+FORMATS: Final[dict[str, tuple[Writer, float]]] = {
+    ".gif": (as_gif, GIF_FPS),
+    ".mp4": (as_mp4, math.inf),
+}
 
 
-def video_class(path: Path) -> type[Video]:
-    """The class that writes a file with this suffix; a UsageError for another suffix."""
-    if (kind := FORMATS.get(path.suffix.lower())) is None:
+def video_format(path: Path) -> tuple[Writer, float]:
+    """What writes a file with this suffix, and its most frames per second; else a UsageError."""
+    if (found := FORMATS.get(path.suffix.lower())) is None:
         raise UsageError(f"--out {path}: expected a file ending in .gif or .mp4")
-    return kind
+    return found
 
 
 def gif_durations(frames: int, fps: float) -> list[int]:

@@ -345,7 +345,7 @@ REFUSED = {
     "render out --all --generation 3": "--generation 3 cannot",
     "table out --wide --format json": "--wide with --format json: expected one of text, markdown",
     "baseline out --suggest --replace": "--replace: expected --out",
-    f"verify {__file__} --seed 7": "--seed without --sample",
+    f"verify {__file__} --seed 7": "expected together with --sample K",
     f"verify {__file__} --leaderboard elsewhere": "TRIAL with --leaderboard elsewhere",
     "bench --rounds 0": "rounds = 0: expected at least 1",
     "plan --env Missing-v0 --algorithm openai_es": MISSING,

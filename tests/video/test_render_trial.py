@@ -239,15 +239,15 @@ def test_an_environment_that_raises_does_not_hide_the_other_films(
 ) -> None:
     for seed in range(2):
         run(pool, make_trial(COUNTS, seed=seed))
-    calls, film = [], module._film
+    calls, draw = [], module._draw
 
-    def filmed(*arguments: Any) -> Any:
+    def drawn(*arguments: Any) -> Any:
         calls.append(arguments)
         if len(calls) == 1:
             raise RuntimeError("the simulator fell over")
-        return film(*arguments)
+        return draw(*arguments)
 
-    monkeypatch.setattr(module, "_film", filmed)
+    monkeypatch.setattr(module, "_draw", drawn)
     code, out, err = esbench("render", "out", "--all", "--out", "film.gif")
     assert (code, len(out.splitlines()), err.count("the simulator fell over")) == (1, 1, 1)
     assert len(list(Path("out").rglob("film.gif"))) == 1

@@ -1,5 +1,5 @@
-import contextlib
 import io
+import math
 import re
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from esbench.core.errors import UsageError
-from esbench.video.writers import Frame, Gif, Mp4, gif_durations, video_class
+from esbench.video.writers import Frame, as_gif, as_mp4, gif_durations, video_format
 
 
 def square(value: int, height: int = 31, width: int = 45) -> Frame:
@@ -21,27 +21,17 @@ def square(value: int, height: int = 31, width: int = 45) -> Frame:
     return frame
 
 
+FRAMES = [square(value) for value in (10, 90, 160, 250)]
+
+
 def test_a_gif_has_every_pixel_of_few_colors() -> None:
-    frames = [square(value) for value in (10, 90, 160, 250)]
-    video = Gif(fps=20.0)
-    for frame in frames:
-        video.add(frame)
-    with Image.open(io.BytesIO(video.content())) as image:
+    with Image.open(io.BytesIO(as_gif(FRAMES, 20.0))) as image:
         assert image.n_frames == 4  # type: ignore[attr-defined]
-        for number, frame in enumerate(frames):
+        for number, frame in enumerate(FRAMES):
             image.seek(number)
             assert image.info["duration"] == 50
             assert np.abs(np.asarray(image.convert("RGB")).astype(int) - frame).max() <= 8
         assert image.info["loop"] == 0
-
-
-@pytest.mark.parametrize(("fps", "stride"), [(15, 1), (30, 1), (31, 2), (50, 2), (60, 2), (125, 5)])
-def test_a_gif_leaves_frames_out_above_30_a_second(fps: int, stride: int) -> None:
-    video = Gif(fps)
-    assert (video.stride, video.fps) == (stride, fps / stride)
-    film = Mp4(fps)
-    film.close()
-    assert (film.stride, film.fps) == (1, fps)
 
 
 def test_durations_add_up_to_the_time_that_passed() -> None:
@@ -53,12 +43,8 @@ def test_durations_add_up_to_the_time_that_passed() -> None:
 def test_an_mp4_has_every_frame_even_of_odd_size(tmp_path: Path) -> None:
     import imageio_ffmpeg
 
-    video = Mp4(fps=25.0)
-    for value in (10, 90, 160, 250):
-        video.add(square(value))
     path = tmp_path / "x.mp4"
-    path.write_bytes(video.content())
-    video.close()
+    path.write_bytes(as_mp4(FRAMES, 25.0))
     program = imageio_ffmpeg.get_ffmpeg_exe()
     command = [program, "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     done = subprocess.run(command, capture_output=True, check=True)
@@ -67,14 +53,15 @@ def test_an_mp4_has_every_frame_even_of_odd_size(tmp_path: Path) -> None:
     assert np.abs(pixels.mean(1) - [10, 90, 160, 250]).max() < 12
 
 
-def test_what_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert video_class(Path("a.GIF")) is Gif
+def test_the_suffix_decides_and_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert video_format(Path("a.GIF")) == (as_gif, 30.0)
+    assert video_format(Path("a.mp4")) == (as_mp4, math.inf)
     for name in ("film.avi", "film"):
         with pytest.raises(UsageError, match=rf"--out {name}: expected .* \.gif or \.mp4"):
-            video_class(Path(name))
+            video_format(Path(name))
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"pip install '\.\[video\]'"):
-        Mp4(30.0)
+        as_mp4(FRAMES, 30.0)
 
 
 def test_a_failing_ffmpeg_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +69,5 @@ def test_a_failing_ffmpeg_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program.write_text("#!/bin/sh\necho first >&2; echo no such codec >&2; exit 1\n")
     program.chmod(0o755)
     monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
-    with contextlib.closing(Mp4(30.0)) as video:
-        for _ in range(20):
-            video.add(np.zeros((64, 64, 3), np.uint8))
-        with pytest.raises(UsageError, match=r"ffmpeg failed \(no such codec\)"):
-            video.content()
+    with pytest.raises(UsageError, match=r"ffmpeg failed \(no such codec\)"):
+        as_mp4(20 * FRAMES, 30.0)
