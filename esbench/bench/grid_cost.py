@@ -95,11 +95,7 @@ def costs(
 
     The first trial of each policy is measured, without updates. Updates are fast, except for cma_es
     and xnes, whose time grows at least with the square of the number of parameters. More workers
-    than cores count as no faster.
-
-    Raises:
-        UsageError: A trial or the number of workers is not supported.
-        TrainingError: An environment failed.
+    than cores count as no faster. Errors are those of ``probe``.
     """
     size = min(WorkerPool(workers).size, usable_cores())
     with WorkerPool(size) as pool:
@@ -124,28 +120,28 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
     for group in groups:  # one group per policy, and one per agent
         left = [(trial, *_left(trial)) for trial in group]
         left = [(trial, count, rows) for trial, count, rows in left if count]
-        if left:
-            try:
-                speed, making, length = probe(left[0][0].spec, pool)
-            except TrainingError as error:
-                raise TrainingError(f"{environment}: {error}") from error
-            specs = {trial.labels["algorithm"]: trial.spec for trial, *_ in left}
-            episodes = {n: _episodes(s, pool, length) for n, s in specs.items() if s.policy}
-            ahead = 0
-            for trial, count, rows in left:
-                name, budget = trial.labels["algorithm"], trial.spec.budget
-                most = budget.generations or MAX_STEPS
-                settings = trial.spec.algorithm.settings
-                if isinstance(settings, AgentSettings):
-                    ahead += min(count, (most - rows) * settings.row_steps)
-                    continue
-                size = max(1, round(length * episodes[name]))
-                ahead += min(most - rows, -(-count // size)) * size
-                bought = _bought(trial.spec, length, episodes[name])
-                generations[name] = min(bought, generations.get(name, bought))
-            steps += ahead
-            loading += len(left) * making
-            seconds += ahead / speed + len(left) * making
+        if not left:
+            continue
+        try:
+            speed, making, length = probe(left[0][0].spec, pool)
+        except TrainingError as error:
+            raise TrainingError(f"{environment}: {error}") from error
+        specs = {trial.labels["algorithm"]: trial.spec for trial, *_ in left}
+        episodes = {n: _episodes(s, pool, length) for n, s in specs.items() if s.policy}
+        ahead = 0
+        for trial, count, rows in left:
+            name, settings = trial.labels["algorithm"], trial.spec.algorithm.settings
+            most = (trial.spec.budget.generations or MAX_STEPS) - rows
+            if isinstance(settings, AgentSettings):
+                ahead += min(count, most * settings.row_steps)
+                continue
+            size = max(1, round(length * episodes[name]))
+            ahead += min(most, -(-count // size)) * size
+            bought = _bought(trial.spec, length, episodes[name])
+            generations[name] = min(bought, generations.get(name, bought))
+        steps += ahead
+        loading += len(left) * making
+        seconds += ahead / speed + len(left) * making
     trials = [trial for group in groups for trial in group]
     done = sum(trial.is_done for trial in trials)
     deterministic = bool(steps and pool.is_deterministic(trials[0].spec.environment))
@@ -181,13 +177,9 @@ def _bought(spec: TrialSpec, length: float, episodes: int) -> int:
 def probe(spec: TrialSpec, pool: Engine) -> tuple[float, float, float]:
     """Measure a trial's first generation for about half a second, or an agent for longer.
 
-    Returns:
-        The population's steps per second on all workers, the time to make environments [s], and
-        the length of an episode [steps].
-
-    Raises:
-        UsageError: The trial is not supported.
-        TrainingError: An environment failed.
+    Returns the population's steps per second on all workers, the time to make environments [s], and
+    the length of an episode [steps]. UsageError if the trial is not supported, TrainingError if an
+    environment failed.
     """
     if spec.is_agent:
         return _agent_speed(spec, pool), 0.0, math.nan
@@ -276,14 +268,13 @@ def standing(trial: Trial) -> TrialStanding:
     try:
         status, detail = trial.status, ""
         trial.check()
-        rows = trial.folder.rows()
         if status == "done":
             detail = score_text(trial.folder.result())
         elif status == "failed":
             detail = trial.folder.last_error_line
         elif status == "running":
             nodes = trial.folder.nodes()
-        if rows:
+        if rows := trial.folder.rows():
             generation, env_steps = rows[-1]["generation"], rows[-1]["env_steps"]
     except DamagedTrialError as error:
         status, detail = "failed", str(error)

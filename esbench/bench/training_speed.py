@@ -103,26 +103,19 @@ def measure(
     Both use as many processes as ``engine`` has, one per core by default. Each measurement takes
     ``seconds``; training finishes its generation. The measured generation comes ``after`` this many
     training steps. ``overrides`` are settings as in a grid, such as
-    ``policy.template=nature_conv``.
-
-    Raises:
-        UsageError: The environment cannot be made, or a number or setting is wrong.
-        TrainingError: An environment failed.
+    ``policy.template=nature_conv``. UsageError if a number or a setting is wrong, TrainingError if
+    an environment failed.
     """
-    _require_positive(seconds, rounds, after)
-    with (engine or EngineChoice()).open() as pool, tempfile.TemporaryDirectory() as folder:
-        trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
-        check_trials([trial])
-        return _measure_trial(trial, pool, seconds, rounds, after)
-
-
-def _require_positive(seconds: float, rounds: int, after: int) -> None:
     require_integer("rounds", rounds, 1, MOST_ROUNDS)
     require_integer("after", after, 1, NO_LIMIT)
     if not 0 < seconds <= MOST_SECONDS:
         raise UsageError(
             f"seconds = {seconds}: expected a number above 0, and at most {MOST_SECONDS}"
         )
+    with (engine or EngineChoice()).open() as pool, tempfile.TemporaryDirectory() as folder:
+        trial = _trial(environment, algorithm, population_size, overrides, Path(folder))
+        check_trials([trial])
+        return _measure_trial(trial, pool, seconds, rounds, after)
 
 
 def _measure_trial(
@@ -143,7 +136,14 @@ def _measure_trial(
             bare.record(trainer.next_job())
         trainer.watch.take()
         pool.watch.take()
-        results = tuple(_measure_round(bare, trainer, seconds) for _ in range(rounds))
+        results = tuple(
+            BenchRound(
+                bare.measure("gymnasium", seconds),
+                bare.measure("simulator", seconds) if bare.has_simulator else None,
+                *_train(trainer, seconds),
+            )
+            for _ in range(rounds)
+        )
         population_size = trainer.algorithm.population_size
     return Throughput(
         environment=trial.spec.environment.id,
@@ -155,14 +155,6 @@ def _measure_trial(
         episode_length=last.episode_length_mean,
         rounds=results,
         profile=_shares(trainer.watch.seconds, pool.watch.seconds, pool.size),
-    )
-
-
-def _measure_round(bare: SimulatorProcesses, trainer: SearchTrainer, seconds: float) -> BenchRound:
-    return BenchRound(
-        bare.measure("gymnasium", seconds),
-        bare.measure("simulator", seconds) if bare.has_simulator else None,
-        *_train(trainer, seconds),
     )
 
 

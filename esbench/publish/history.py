@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
+import msgspec
 import numpy as np
 
 from esbench.core.arrays import Floats
+from esbench.core.errors import UsageError
 from esbench.core.escape import markdown
+from esbench.core.files import read_json
 from esbench.core.json_text import as_text
 from esbench.core.units import NONE, format_number, format_steps
 from esbench.grids.trial_spec import cell_name
@@ -20,10 +24,53 @@ from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.results.statistics.significance import CHANGE_LEVEL, change_points
 from esbench.store.provenance import changes, origin_of
-from esbench.store.stored_check import CheckedCell, StoredCheck, read_checks
 
+CHECK_FORMAT: Final = 1  # of the files of ``esbench check --json``
+EXPECTED: Final = "expected files of 'esbench check --json' by this version, and no other JSON"
 SHORT: Final = 8  # characters of a commit
 Digests: TypeAlias = Literal["first", "same", "changed", "not comparable", "unknown"]
+
+
+@final
+@dataclass(frozen=True)
+class CheckedCell:
+    """One cell in the file of a check; the lists are in the order of ``seeds``.
+
+    Attributes:
+        seeds: none if the cell was not measured.
+        scores: of the episode statistic; a diverged run has the worst score.
+        speeds: training steps per second of CPU time; null if unknown.
+        last_digests: of the last generation; null if there is none to compare.
+        origins: versions and hardware of the trials.
+    """
+
+    environment: str
+    algorithm: str
+    policy: str
+    episode_statistic: str
+    verdict: str
+    seeds: list[int]
+    scores: list[float]
+    speeds: list[float | None]
+    last_digests: list[str | None]
+    origins: list[dict[str, Any]]
+
+
+@final
+@dataclass(frozen=True)
+class StoredCheck:
+    """The file of a check; ``commit`` is that of the checkout it ran in, null outside of one."""
+
+    commit: str | None
+    commit_date: datetime | None
+    created: datetime
+    cells: list[CheckedCell]
+
+    @property
+    def date(self) -> datetime:
+        """The date of the commit, or of the check if there is no commit."""
+        date = self.commit_date or self.created
+        return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 @final
@@ -78,13 +125,44 @@ class CellHistory:
 
 
 def history(folders: Sequence[Path]) -> list[CellHistory]:
-    """The history of every cell in the stored checks below some folders; errors as the reader."""
+    """The history of every cell in the files of checks below some folders.
+
+    UsageError if a folder or its files do not exist, or a file is not of a check.
+    """
+    files: dict[Path, Path] = {}
+    for folder in folders:
+        paths = sorted(folder.rglob("*.json"))
+        if not paths:
+            raise UsageError(f"no folder with JSON files at {str(folder)!r}; {EXPECTED}")
+        for path in paths:
+            files.setdefault(path.resolve(), path)
+    checks = [_read_check(path) for path in files.values()]
     found: dict[tuple[str, str, str, str], list[tuple[StoredCheck, CheckedCell]]] = {}
-    for check in read_checks(folders):
+    for check in sorted(checks, key=lambda check: (check.date, check.created.timestamp())):
         for cell in check.cells:
             key = (cell.environment, cell.algorithm, cell.policy, cell.episode_statistic)
             found.setdefault(key, []).append((check, cell))
     return [CellHistory(*key, checks=_past_checks(own)) for key, own in sorted(found.items())]
+
+
+def _read_check(path: Path) -> StoredCheck:
+    content = read_json(path)
+    known = content.get("format") if isinstance(content, dict) and "cells" in content else None
+    try:
+        if known != CHECK_FORMAT:
+            raise msgspec.ValidationError(f"format {known!r} of a check")
+        check = msgspec.convert(content, StoredCheck)
+        for cell in check.cells:
+            if (
+                not len(cell.seeds)
+                == len(cell.scores)
+                == len(cell.speeds)
+                == len(cell.last_digests)
+            ):
+                raise msgspec.ValidationError(f"not one value per seed of {cell.algorithm}")
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}; {EXPECTED}") from None
+    return check
 
 
 def _past_checks(own: Sequence[tuple[StoredCheck, CheckedCell]]) -> tuple[PastCheck, ...]:
@@ -217,19 +295,18 @@ def signed(change: float) -> str:
     return f"{'+' if change > 0 else ''}{format_number(change)}"
 
 
-SCORE_NOTE: Final = (
-    "Score: interquartile mean over seeds, of tails or areas where a baseline declares them. "
-    "Intervals: 95 % percentile bootstrap over seeds. Steps/s: training steps per second of CPU "
-    "time, median over seeds. Digests: compared with the check before."
+NOTES: Final = tuple(
+    f"""\
+Score: interquartile mean over seeds, of tails or areas where a baseline declares them. Intervals: \
+95 % percentile bootstrap over seeds. Steps/s: training steps per second of CPU time, median over \
+seeds. Digests: compared with the check before.
+Change: a new level begins, by binary segmentation with permutation tests of ranks. A series \
+without a change has a mark in at most {100 * CHANGE_LEVEL:g} % of cases, separately for scores \
+and speeds. Of scores, the column shows the difference between the new and the old level; of \
+speeds, the difference in percent. A check that repeats the digests and scores of an earlier one \
+is no new measurement of the score.
+""".splitlines()
 )
-CHANGE_NOTE: Final = (
-    "Change: a new level begins, by binary segmentation with permutation tests of ranks. A series "
-    f"without a change has a mark in at most {100 * CHANGE_LEVEL:g} % of cases, separately for "
-    "scores and speeds. Of scores, the column shows the difference between the new and the old "
-    "level; of speeds, the difference in percent. A check that repeats the digests and scores of "
-    "an earlier one is no new measurement of the score."
-)
-NOTES: Final = (SCORE_NOTE, CHANGE_NOTE)
 
 
 def as_markdown(found: Sequence[CellHistory]) -> str:

@@ -20,13 +20,13 @@ from esbench.publish.gate.check import (
     CheckReport,
 )
 from esbench.publish.gate.match_baseline import CellReport, DigestResult
+from esbench.publish.history import CHECK_FORMAT
 from esbench.publish.tables import render_table
 from esbench.publish.tables.render_table import Sheet
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
 from esbench.store.provenance import Origin, commit_of, now, place_in, was_mixed
-from esbench.store.stored_check import CHECK_FORMAT
 
 MARKS: Final = {
     Verdict.NO_WORSE: "✅",
