@@ -15,11 +15,11 @@ from esbench.core.files import as_path, nearest_path
 
 if TYPE_CHECKING:
     from esbench.experiment.trials import Trial
-    from esbench.publish.gate.baselines import Baseline
     from esbench.publish.gate.check import CheckReport
     from esbench.publish.leaderboard.submit import SubmitAction
     from esbench.publish.reproduce import RecordedCell
     from esbench.publish.verification import Verification
+    from esbench.results.baselines import Baseline
     from esbench.store.generation_record import GenerationRecord
     from esbench.store.merge import MergeAction
 
@@ -52,7 +52,7 @@ def baseline(
     Examples:
         >>> frozen = esbench.baseline("out", out="baseline.json", replace=True)
     """
-    from esbench.publish.gate.baselines import freeze, write_baseline
+    from esbench.results.baselines import freeze, write_baseline
     from esbench.store.provenance import command
 
     require_flag("replace", replace)
@@ -116,9 +116,9 @@ def check(
     from esbench.core.units import counted
     from esbench.experiment.engines import EngineChoice
     from esbench.publish.gate import render_check
-    from esbench.publish.gate.baselines import read_baseline, require_statistic
     from esbench.publish.gate.check import check as check_folder
     from esbench.publish.gate.check import check_until_conclusive
+    from esbench.results.baselines import read_baseline, require_statistic
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import gymnasium
 
@@ -22,15 +22,9 @@ from esbench.engine.setup import Setup
 from esbench.environments.make_environment import make_environment, making, wrapped
 from esbench.environments.simulator_log import log_once, silenced
 
-if TYPE_CHECKING:
-    from ale_py.env import AtariEnv
-
-    from esbench.environments.backends.atari import AtariBackend
-
 LimitKind: TypeAlias = Literal["gymnasium", "simulator"]
 STEPS: Final = 16_000  # recorded per process
 ACTIONS: Final = 1000  # random ones, drawn before the clock starts, then used in turn
-Episode: TypeAlias = tuple[int, list[Any]]
 
 
 class SimulatorLoop(ABC):
@@ -38,20 +32,20 @@ class SimulatorLoop(ABC):
 
     def __init__(self, setup: Setup, job: Job, members: range) -> None:
         """Play one episode per member until there are enough steps."""
-        self._player = Player(setup, slots=1)
-        self.episodes: list[Episode] = []
-        self._player.begin(job)
-        self._player.backend.expose()
-        steps = 0
+        spec = setup.environment
+        self.env = make_environment(spec.id, spec.kwargs, wrappers=spec.wrappers)
+        self.episodes: list[tuple[int, list[Any]]] = []
+        player, steps = Player(setup, slots=1), 0
+        player.begin(job)
+        player.backend.expose()
         for member in members:
             if steps >= STEPS:
                 break
-            task = Task(member, 0)
-            self._player.add([task])
-            inputs = []
-            while self._player.busy:
-                self._player.step()
-                inputs.append(self._last_input())
+            task, inputs = Task(member, 0), []
+            player.add([task])
+            while player.busy:
+                player.step()
+                inputs.append(self.last_input(player.backend))
             self.episodes.append((job.environment_seed(task), inputs))
             steps += len(inputs)
 
@@ -61,7 +55,7 @@ class SimulatorLoop(ABC):
         steps, elapsed = 0, 0.0
         while True:
             for seed, inputs in self.episodes:
-                self._reset(seed)
+                self.env.reset(seed=seed)
                 start = time.perf_counter()
                 self.replay(inputs)
                 elapsed += time.perf_counter() - start
@@ -70,68 +64,52 @@ class SimulatorLoop(ABC):
                     return steps / elapsed
 
     @abstractmethod
+    def last_input(self, backend: Any) -> Any:
+        """The simulator's input in the last step of the only slot."""
+
+    @abstractmethod
     def replay(self, inputs: list[Any]) -> None:
         """Step the simulator through an episode after its reset."""
-
-    @abstractmethod
-    def _reset(self, seed: int) -> None:
-        """Begin an episode."""
-
-    @abstractmethod
-    def _last_input(self) -> Any:
-        """The simulator's input in the player's last step."""
 
 
 @final
 class MuJoCoLoop(SimulatorLoop):
     """``mj_step`` and nothing else."""
 
+    def last_input(self, backend: Any) -> Any:
+        """The controls."""
+        return backend.environment(0).unwrapped.data.ctrl.copy()
+
     def replay(self, inputs: list[Any]) -> None:
         """Step the simulator through an episode after its reset."""
         import mujoco
 
-        plain = self._plain()
+        plain: Any = self.env.unwrapped
         model, data, skip, step = plain.model, plain.data, plain.frame_skip, mujoco.mj_step
         control = data.ctrl
         for action in inputs:
             control[:] = action
             step(model, data, skip)
 
-    def _reset(self, seed: int) -> None:
-        self._player.backend.environment(0).reset(seed=seed)
-
-    def _last_input(self) -> Any:
-        return self._plain().data.ctrl.copy()
-
-    def _plain(self) -> Any:
-        return self._player.backend.environment(0).unwrapped
-
 
 @final
 class EmulatorLoop(SimulatorLoop):
-    """The frames of the ALE without images; ``ale`` applies sticky actions itself."""
+    """The frames of the ALE without images; it applies sticky actions itself."""
 
-    def __init__(self, setup: Setup, job: Job, members: range) -> None:
-        super().__init__(setup, job, members)
-        spec = setup.environment
-        self._env = make_environment(spec.id, spec.kwargs)
-        self._skip = self._env.get_wrapper_attr("game").frame_skip
-        self.ale = cast("AtariEnv", self._env.unwrapped).ale
+    def last_input(self, backend: Any) -> Any:
+        """The action."""
+        return backend.chosen(0)
 
     def replay(self, inputs: list[Any]) -> None:
         """Repeat each action of an episode for some frames."""
-        act, over, frames = self.ale.act, self.ale.game_over, range(self._skip)
+        plain: Any = self.env.unwrapped
+        act, over = plain.ale.act, plain.ale.game_over
+        frames = range(self.env.get_wrapper_attr("game").frame_skip)
         for action in inputs:
             for _ in frames:
                 act(action)
                 if over():
                     break
-
-    def _reset(self, seed: int) -> None:
-        self._env.reset(seed=seed)
-
-    def _last_input(self) -> Any:
-        return cast("AtariBackend", self._player.backend).chosen(0)
 
 
 SIMULATORS: Final[dict[str, type[SimulatorLoop]]] = {"mujoco": MuJoCoLoop, "atari": EmulatorLoop}

@@ -34,10 +34,10 @@ if TYPE_CHECKING:  # slow to import
     from esbench.bench.training_speed import Throughput
     from esbench.experiment.engines import Schedule
     from esbench.publish.diagnosis import Diagnosis
-    from esbench.publish.gate.baselines import Baseline
     from esbench.publish.gate.check import CheckReport, Suggestion
     from esbench.publish.history import CellHistory
     from esbench.publish.tables.comparison_table import Sides
+    from esbench.results.baselines import Baseline
     from esbench.results.cell import Cell
     from esbench.tuning.summary import Summary
 

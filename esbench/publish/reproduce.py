@@ -23,7 +23,6 @@ from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
 from esbench.experiment.watchers import Stop, TargetReturn
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.gate.baselines import done_cells
 from esbench.publish.leaderboard.entries import Entry, edited_fields, run_summary
 from esbench.publish.verification import (
     MIN_TESTED_RUNS,
@@ -38,6 +37,7 @@ from esbench.publish.verification import (
     score_tolerance,
     smallest_p,
 )
+from esbench.results.baselines import done_cells
 from esbench.results.cell import Cell
 from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord

@@ -99,11 +99,10 @@ def test_the_emulator_alone_plays_the_very_games() -> None:
             setup, job = trainer.gathered_setup(), trainer.next_job()
         loop = EmulatorLoop(setup, job, range(1, 3))
         for seed, actions in loop.episodes:
-            loop._reset(seed)
-            loop.replay(actions[:-1])
-            assert not loop.ale.game_over()
-            loop.replay(actions[-1:])
-            assert loop.ale.game_over()
+            loop.env.reset(seed=seed)
+            for some, is_over in ((actions[:-1], False), (actions[-1:], True)):
+                loop.replay(some)
+                assert loop.env.unwrapped.ale.game_over() is is_over  # type: ignore[attr-defined]
         assert loop.steps_per_second(0.01) > 0
 
 

@@ -12,7 +12,7 @@ from command_line import finished
 from fake_trials import write_scores
 
 from esbench.core.process import occupy_streams
-from esbench.publish.gate.baselines import freeze, write_baseline
+from esbench.results.baselines import freeze, write_baseline
 
 HERE = Path(__file__).parent
 SMALL = """

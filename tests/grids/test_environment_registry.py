@@ -13,7 +13,7 @@ from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
 from esbench.grids.environment_files import ENVIRONMENTS, load_environment
 from esbench.publish.catalog import catalog
-from esbench.publish.gate.baselines import freeze
+from esbench.results.baselines import freeze
 from esbench.results.sources import read_folder
 
 NAME = "doubles:Walk-v0"

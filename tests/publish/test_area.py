@@ -14,10 +14,10 @@ from fake_trials import edit, make_records, make_trials, write_runs, write_trial
 
 from esbench.core.errors import UsageError
 from esbench.publish.gate import render_check
-from esbench.publish.gate.baselines import freeze
 from esbench.publish.gate.check import check
 from esbench.publish.tables.comparison_table import compare_sides, outcome
 from esbench.publish.tables.score_table import score_table
+from esbench.results.baselines import freeze
 from esbench.results.run import read_run
 from esbench.results.statistics.judgment import GateRules, Verdict
 from esbench.store.trial_folder import TrialFolder

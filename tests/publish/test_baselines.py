@@ -10,8 +10,8 @@ from fake_trials import edit, make_trials, write_scores, write_trial
 
 from esbench.cli.printing import print_baseline
 from esbench.core.errors import UsageError
-from esbench.publish.gate.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
 from esbench.publish.gate.check import check
+from esbench.results.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
 from esbench.results.statistics.judgment import GateRules
 
 Change = Callable[[Path], object]
@@ -116,7 +116,7 @@ def test_trials_that_cannot_be_judged_are_not_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change, words: str
 ) -> None:
     monkeypatch.setattr(
-        "esbench.publish.gate.baselines.changed_since", lambda c: list(c.get("own_code", ()))
+        "esbench.results.baselines.changed_since", lambda c: list(c.get("own_code", ()))
     )
     write_scores(tmp_path / "a", [100.0, 101.0])
     change(tmp_path / "b" if "times" in words else tmp_path)
@@ -130,7 +130,7 @@ def test_a_range_is_positive_and_finite(
 ) -> None:
     write_scores(tmp_path, [-1.5, -1.5], environments=["doubles:Walk-v0"])
     monkeypatch.setattr(
-        "esbench.publish.gate.baselines.random_policy_returns", lambda *_, **__: np.array(returns)
+        "esbench.results.baselines.random_policy_returns", lambda *_, **__: np.array(returns)
     )
     with pytest.raises(UsageError, match="doubles:Walk-v0.*random actions"):
         freeze(tmp_path, "")

@@ -15,9 +15,9 @@ from esbench.cli.printing import check_table
 from esbench.core.errors import UsageError
 from esbench.publish.gate import baselines
 from esbench.publish.gate import render_check as verdicts
-from esbench.publish.gate.baselines import freeze
 from esbench.publish.gate.check import CheckReport, check
 from esbench.publish.gate.match_baseline import DigestResult
+from esbench.results.baselines import freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]

@@ -13,9 +13,9 @@ from esbench.engine.jobs import Episodes, Job, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.trials import open_grid
-from esbench.publish.gate.baselines import Baseline, freeze
 from esbench.publish.gate.check import CheckReport, check
 from esbench.publish.gate.match_baseline import CellReport, DigestResult
+from esbench.results.baselines import Baseline, freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 Broken: TypeAlias = Callable[..., tuple[CheckReport, CellReport]]

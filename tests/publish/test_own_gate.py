@@ -14,9 +14,9 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.trials import open_grid
 from esbench.publish.gate import render_check as verdicts
-from esbench.publish.gate.baselines import read_baseline
 from esbench.publish.gate.check import check
 from esbench.publish.gate.match_baseline import DigestResult
+from esbench.results.baselines import read_baseline
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 BASELINE = Path(__file__).parents[2] / "results" / "baselines" / "ci.json"

@@ -13,7 +13,7 @@ from command_line import finished
 
 from esbench.core.errors import UsageError
 from esbench.publish.gate.agent_gate import AgentGate, AgentSession
-from esbench.publish.gate.baselines import read_baseline
+from esbench.results.baselines import read_baseline
 
 
 @dataclass(frozen=True)

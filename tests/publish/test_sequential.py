@@ -9,8 +9,8 @@ from fake_trials import edit, make_records, make_trials, write_scores, write_tri
 
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
-from esbench.publish.gate.baselines import Baseline, freeze
 from esbench.publish.gate.check import CheckReport, check_until_conclusive
+from esbench.results.baselines import Baseline, freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]

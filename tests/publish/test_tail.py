@@ -15,11 +15,11 @@ from scipy.stats import permutation_test, trim_mean
 from esbench.core.errors import UsageError
 from esbench.publish.gate import render_check
 from esbench.publish.gate.agent_gate import AgentGate
-from esbench.publish.gate.baselines import Baseline, freeze, read_baseline
 from esbench.publish.gate.check import CheckReport, check, check_until_conclusive
 from esbench.publish.gate.match_baseline import DigestResult
 from esbench.publish.tables.comparison_table import compare_sides, outcome, sheet
 from esbench.publish.tables.score_table import score_table
+from esbench.results.baselines import Baseline, freeze, read_baseline
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 EPISODES = 40

@@ -18,7 +18,7 @@ from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.files import read_bytes
 from esbench.core.json_text import parse_json
 from esbench.experiment.trials import Trial
-from esbench.publish.gate.baselines import read_baseline
+from esbench.results.baselines import read_baseline
 from esbench.results.data_frames import load_results, load_scores
 from esbench.results.sources import read_folder
 from esbench.store.merge import merge

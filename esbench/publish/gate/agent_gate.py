@@ -19,15 +19,15 @@ from esbench.core.seeding import LARGEST_SEED
 from esbench.core.units import counted, format_number
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.publish.gate.baselines import (
+from esbench.publish.gate.match_baseline import make_sample
+from esbench.publish.gate.render_check import judgment_text
+from esbench.results.baselines import (
     Baseline,
     FrozenCell,
     FrozenTrial,
     read_baseline,
     write_baseline,
 )
-from esbench.publish.gate.match_baseline import make_sample
-from esbench.publish.gate.render_check import judgment_text
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import tail_mean
 from esbench.results.statistics.judgment import (

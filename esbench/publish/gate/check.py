@@ -30,7 +30,6 @@ from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, stream
 from esbench.core.units import counted
 from esbench.experiment.trials import Trial, trial_at
-from esbench.publish.gate.baselines import Baseline, judged_spec, load_cells
 from esbench.publish.gate.match_baseline import (
     CellReport,
     DigestResult,
@@ -38,6 +37,7 @@ from esbench.publish.gate.match_baseline import (
     make_sample,
     match_cell,
 )
+from esbench.results.baselines import Baseline, judged_spec, load_cells
 from esbench.results.cell import Cell
 from esbench.results.statistics.judgment import (
     GateRules,

@@ -108,7 +108,7 @@ def pytest_terminal_summary(
         return
     from esbench.core.errors import UsageError
     from esbench.core.escape import printable
-    from esbench.publish.gate.baselines import read_baseline
+    from esbench.results.baselines import read_baseline
 
     path = _baseline_path(config)
     names: list[str] = []

@@ -27,7 +27,7 @@ from esbench.core.settings import Settings, Table, parse
 from esbench.experiment.watchers import TargetReturn
 from esbench.grids.trainers import trainer_names
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.publish.gate.baselines import FrozenCell
+from esbench.results.baselines import FrozenCell
 from esbench.results.cell import Cell, variant_of
 from esbench.results.run import variety
 from esbench.results.statistics.curves import Band, at_start, curve_band, policy_returns

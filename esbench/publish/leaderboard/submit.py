@@ -20,13 +20,6 @@ from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.gate.baselines import (
-    OWN_MEAN,
-    FrozenCell,
-    FrozenTrial,
-    done_cells,
-    freeze_cell,
-)
 from esbench.publish.leaderboard.entries import (
     Entry,
     EntryCurves,
@@ -36,6 +29,13 @@ from esbench.publish.leaderboard.entries import (
     read_entry,
     run_summary,
     why_unrepeatable,
+)
+from esbench.results.baselines import (
+    OWN_MEAN,
+    FrozenCell,
+    FrozenTrial,
+    done_cells,
+    freeze_cell,
 )
 from esbench.results.cell import Cell
 from esbench.results.statistics.curves import align, on_grid

@@ -19,9 +19,9 @@ from esbench.publish.figures.across import across_drawing, profile_of
 from esbench.publish.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
 from esbench.publish.figures.learning_curves import SHARES
 from esbench.publish.figures.style import MARK, Style, assign_styles
-from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import QUANTILES, Entry, EntryCurves
 from esbench.publish.leaderboard.suites import Suite
+from esbench.results.baselines import OWN_MEAN
 from esbench.results.statistics.curves import Band, blocks, curve_band
 from esbench.results.statistics.estimates import iqm, normalized
 

@@ -19,10 +19,10 @@ from esbench.core.units import NONE, format_duration, format_number, format_shar
 from esbench.grids.trainers import trainer_settings
 from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec, NamedCell
 from esbench.policies.policy import POLICIES
-from esbench.publish.gate.baselines import OWN_MEAN
 from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, seeds_notes
+from esbench.results.baselines import OWN_MEAN
 from esbench.results.statistics.estimates import iqm
 from esbench.store.provenance import Origin
 

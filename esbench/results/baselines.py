@@ -187,7 +187,16 @@ def freeze_cell(
 ) -> FrozenCell:
     """Freeze done trials, and add what they were made with to ``origins``; errors as ``freeze``."""
     spec = {key: value for key, value in cell.spec.items() if key != "seed"}
-    trials = tuple(_freeze_trial(run, origins, statistic) for run in cell.runs)
+    trials = tuple(
+        FrozenTrial(
+            seed=run.seed,
+            score=run.scored(statistic),
+            first_digests=() if was_mixed(run.description) else run.digests[0],
+            last_digest=run.digests[1],
+            origin=place_in(origins, run.origin),
+        )
+        for run in cell.runs
+    )
     finite = [run.score for run in cell.runs if run.score is not None]
     if not finite or all(trial.score is None for trial in trials):
         what = "score" if not finite else statistic
@@ -303,7 +312,7 @@ def judged_spec(cell: Cell, seed: int) -> TrialSpec:
 
 def changed_code_of(cell: Cell) -> str:
     """The names of user code that has changed since it trained the trials of a cell, in words."""
-    changed = [name for description in cell.descriptions for name in changed_since(description)]
+    changed = [name for run in cell.runs for name in changed_since(run.description)]
     return " and ".join(dict.fromkeys(changed))
 
 
@@ -312,17 +321,6 @@ def without_settings(spec: Table, names: Collection[str]) -> Table:
     algorithm = spec["algorithm"]
     kept = {key: value for key, value in algorithm["settings"].items() if key not in names}
     return {**spec, "algorithm": {**algorithm, "settings": kept}}
-
-
-def _freeze_trial(run: Run, origins: list[Origin], statistic: EpisodeStatistic) -> FrozenTrial:
-    first, last = run.digests
-    return FrozenTrial(
-        seed=run.seed,
-        score=run.scored(statistic),
-        first_digests=() if was_mixed(run.description) else first,
-        last_digest=last,
-        origin=place_in(origins, run.origin),
-    )
 
 
 def _measured_random(spec: Json) -> float:
