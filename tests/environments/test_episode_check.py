@@ -385,7 +385,6 @@ def test_every_loop_ends_an_episode_without_an_end(monkeypatch: pytest.MonkeyPat
     spec = EnvironmentSpec(id="doubles:Walk-v0", kwargs=kwargs)
     env = make_environment(spec.id, kwargs)
     still: Any = SimpleNamespace(reset=lambda: None, act=lambda seen: 0 * seen, environment=spec)
-    video: Any = SimpleNamespace(add=lambda frame: None, stride=1)
     trainer: Any = Mock(next_seed=lambda index: 0)
     trainer.spec.environment = spec
     counted = _CountedEnvironment(env, trainer, 0)
@@ -399,7 +398,7 @@ def test_every_loop_ends_an_episode_without_an_end(monkeypatch: pytest.MonkeyPat
         train,
         partial(play, still, env, 0, spec.id, kwargs),
         partial(random_policy_returns, spec, 1, 0),
-        partial(render_trial._film, env, still, 0, video, 0),
+        lambda: list(render_trial._Film(env, still, 0, 1, 0).frames()),
     ):
         with pytest.raises(UsageError, match="no time limit"):
             endless()

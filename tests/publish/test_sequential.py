@@ -32,6 +32,11 @@ class Training:
             write_trial(trial, make_records([score / 2, score]), score)
 
 
+def write_seeds(root: Path, seeds: Sequence[int], scores: Sequence[float]) -> None:
+    for trial, score in zip(make_trials(root, seeds=list(seeds)), scores, strict=False):
+        write_trial(trial, make_records([score / 2, score]), score)
+
+
 @pytest.fixture
 def baseline(tmp_path: Path) -> Baseline:
     write_scores(tmp_path / "base", [*GOOD, *GOOD])
@@ -48,41 +53,59 @@ def check(tmp_path: Path, baseline: Baseline) -> Check:
     return checked
 
 
-def test_a_folder_with_a_clear_verdict_is_not_trained_further(tmp_path: Path, check: Check) -> None:
-    write_scores(tmp_path / "out", [score - 100 for score in GOOD])
-    training = Training([])
-    report = check(training)
-    assert (report.cells[0].verdict, report.exit_code) == (Verdict.REGRESSION, 1)
-    assert (training.looks, len(report.cells[0].looks)) == ([], 1)
+EVEN = list(range(0, 16, 2))
+SECOND, THIRD = list(range(8, 16)), list(range(16, 32))
+# Stored scores, those of trained seeds, looks that train some, the verdict, all looks, and options.
+SCENARIOS: dict[str, tuple[Any, ...]] = {
+    "a clear verdict is not trained further": (
+        [score - 100 for score in GOOD], [], [], Verdict.REGRESSION, 1, {},
+    ),
+    "a look does not see the seeds of later ones": (
+        [490.0] * 8 + [100.0] * 8, [], [], Verdict.NO_WORSE, 1, {},
+    ),
+    "new seeds clear the first": (
+        WIDE, [490.0] * 24, [(16, SECOND), (32, THIRD)], Verdict.NO_WORSE, 3, {"margin": 0.1},
+    ),
+    "new seeds confirm the first": (
+        WIDE, [300.0] * 8, [(16, SECOND)], Verdict.REGRESSION, 2, {"margin": 0.1},
+    ),
+    "it ends at the largest number of seeds": (
+        WIDE, [*WIDE, *WIDE], [(16, SECOND), (20, THIRD[:4])], Verdict.INCONCLUSIVE, 3,
+        {"max_seeds": 20},
+    ),
+    "without trials it begins with the seeds of the baseline": (
+        [], GOOD, [(8, list(range(8)))], Verdict.NO_WORSE, 1, {},
+    ),
+    "missing seeds of the baseline are trained": (
+        GOOD[:4], [490.0] * 4, [(8, EVEN[4:])], Verdict.NO_WORSE, 1,
+        {"seeds": EVEN[:4], "baseline": EVEN},
+    ),
+    "a damaged seed of the baseline is trained": (
+        [490.0] * 9, [490.0], [(8, [6])], Verdict.NO_WORSE, 1,
+        {"seeds": [*EVEN[:3], *EVEN[4:], 15, 16], "baseline": EVEN},
+    ),
+    "seeds that the baseline lacks stay the first ones": (
+        WIDE, WIDE, [(16, [8, 9, *range(20, 26)])], Verdict.INCONCLUSIVE, 2,
+        {"baseline": range(10, 20), "max_seeds": 16},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("more", "verdict", "numbers"),
-    [([490.0] * 24, Verdict.NO_WORSE, [16, 32]), ([300.0] * 8, Verdict.REGRESSION, [16])],
-    ids=["cleared", "confirmed"],
-)
-def test_new_seeds_decide_together_with_the_first(
-    tmp_path: Path, check: Check, more: list[float], verdict: Verdict, numbers: list[int]
-) -> None:
-    write_scores(tmp_path / "out", WIDE)
-    training = Training(more)
-    (cell,) = check(training, margin=0.1).cells
-    assert [seeds for seeds, _ in training.looks] == numbers
-    assert training.looks[0][1] == list(range(8, 16))
-    assert cell.verdict is verdict
-    assert (len(cell.looks), len(cell.scores)) == (1 + len(numbers), numbers[-1])
-    again = Training([])
-    assert check(again, margin=0.1).cells[0].verdict is verdict
-    assert again.looks == []
-
-
-def test_it_ends_at_the_largest_number_of_seeds(tmp_path: Path, check: Check) -> None:
-    write_scores(tmp_path / "out", WIDE)
-    training = Training([*WIDE, *WIDE])
-    report = check(training, max_seeds=20)
-    assert [seeds for seeds, _ in training.looks] == [16, 20]
-    assert (report.cells[0].verdict, report.exit_code) == (Verdict.INCONCLUSIVE, 4)
-    assert report.looks == (8, 16, 20)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_looks_train_the_seeds_that_they_lack_and_none_again(tmp_path: Path, name: str) -> None:
+    stored, trained, trained_looks, verdict, judged, options = SCENARIOS[name]
+    write_seeds(tmp_path / "base", options.get("baseline", range(16)), [*GOOD, *GOOD])
+    if stored:
+        write_seeds(tmp_path / "out", options.get("seeds", range(len(stored))), stored)
+    baseline = freeze(tmp_path / "base", "")
+    rules, most = GateRules(margin=options.get("margin", 0.05)), options.get("max_seeds", 32)
+    for looks in (trained_looks, []):
+        training = Training(trained)
+        report = check_until_conclusive(tmp_path / "out", baseline, rules, most, training)
+        (cell,) = report.cells
+        assert training.looks == looks
+        assert (cell.verdict, len(cell.looks)) == (verdict, judged)
+        assert len(cell.scores) == report.looks[judged - 1]
 
 
 def test_an_interrupted_check_goes_on_with_the_same_seeds(tmp_path: Path, check: Check) -> None:
@@ -92,46 +115,6 @@ def test_an_interrupted_check_goes_on_with_the_same_seeds(tmp_path: Path, check:
     training = Training([490.0] * 40)
     check(training)
     assert training.looks[0] == (16, list(range(11, 16)))
-
-
-def write_seeds(root: Path, seeds: Sequence[int], scores: Sequence[float]) -> None:
-    for trial, score in zip(make_trials(root, seeds=list(seeds)), scores, strict=False):
-        write_trial(trial, make_records([score / 2, score]), score)
-
-
-def test_an_interrupted_check_trains_the_missing_seeds_of_the_baseline(tmp_path: Path) -> None:
-    even = list(range(0, 16, 2))
-    write_seeds(tmp_path / "base", even, GOOD)
-    baseline = freeze(tmp_path / "base", "")
-    write_seeds(tmp_path / "stopped", even[:4], GOOD)
-    write_seeds(tmp_path / "damaged", [*even[:3], *even[4:], 15, 16], [490.0] * 9)
-    for folder, missing in (("stopped", even[4:]), ("damaged", [6]), ("empty", even)):
-        training = Training([490.0] * 8)
-        root = tmp_path / folder
-        (cell,) = check_until_conclusive(root, baseline, GateRules(), 16, training).cells
-        assert training.looks == [(8, missing)]
-        assert ([run.seed for run in cell.runs], cell.verdict) == (even, Verdict.NO_WORSE)
-
-
-def test_looks_at_seeds_that_the_baseline_lacks_stay_the_same(tmp_path: Path) -> None:
-    write_seeds(tmp_path / "base", range(10, 20), [*GOOD, *GOOD])
-    baseline = freeze(tmp_path / "base", "")
-    write_seeds(tmp_path / "out", range(8), WIDE)
-    for looks in ([(16, [8, 9, *range(20, 26)])], []):
-        training = Training(WIDE)
-        (cell,) = check_until_conclusive(
-            tmp_path / "out", baseline, GateRules(), 16, training
-        ).cells
-        assert training.looks == looks
-        assert [run.seed for run in cell.runs][:11] == [*range(10), 20]
-        assert len(cell.looks) == 2
-
-
-def test_without_trials_it_begins_with_the_seeds_of_the_baseline(check: Check) -> None:
-    training = Training(GOOD)
-    (cell,) = check(training).cells
-    assert training.looks == [(8, list(range(8)))]
-    assert cell.verdict is Verdict.NO_WORSE  # the same bits
 
 
 def test_it_trains_the_defaults_of_today(tmp_path: Path) -> None:
@@ -191,9 +174,3 @@ def test_an_alpha_too_small_for_the_smallest_look_is_refused_before_training(che
         check(training, alpha=3e-5)
     assert training.looks == []
     check(training, alpha=4e-5)
-
-
-def test_a_look_does_not_see_seeds_of_later_ones(tmp_path: Path, check: Check) -> None:
-    write_scores(tmp_path / "out", [*[490.0] * 8, *[100.0] * 8])
-    (cell,) = check(Training([])).cells
-    assert (cell.verdict, len(cell.looks), len(cell.scores)) == (Verdict.NO_WORSE, 1, 8)
