@@ -187,18 +187,26 @@ def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str,
         center_return = float(_row_means(played.center_returns[None, :])[0])
         ranked = played.ranked_training_returns - reward_shift * played.ranked_lengths
         rank = center_rank(float(_row_means(ranked[None, :])[0]), fitness)
-    finite = returns[np.isfinite(returns)]
     return {
+        **spread(returns),
         "population_size": returns.size,
-        "population_return_mean": float(finite.mean()),
-        "population_return_std": float(finite.std()),
-        "population_return_min": float(finite.min()),
-        "population_return_max": float(finite.max()),
         "center_return": center_return,
         "center_rank": rank,
         "center_rank_fraction": (rank - 1) / returns.size,
-        "non_finite": int(returns.size - finite.size),
         "episode_length_mean": float(played.lengths.mean()),
+    }
+
+
+def spread(returns: Vector) -> dict[str, Any]:
+    """The fields of a ``GenerationRecord`` about the finite ones of some returns."""
+    finite = returns[np.isfinite(returns)]
+    known = finite if finite.size else np.array([math.nan])
+    return {
+        "population_return_mean": float(known.mean()),
+        "population_return_std": float(known.std()),
+        "population_return_min": float(known.min()),
+        "population_return_max": float(known.max()),
+        "non_finite": int(returns.size - finite.size),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -25,6 +25,7 @@ from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST_EPISODES
 from esbench.engine.engine import Engine
+from esbench.engine.jobs import spread
 from esbench.environments.episode_check import require_end
 from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
@@ -36,13 +37,7 @@ from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 
-UNMEASURED: Final[dict[str, Any]] = dict.fromkeys(
-    (
-        *("center_rank", "center_rank_fraction", "sigma", "update_norm", "tied_returns"),
-        *("update_cosine", "split_half_cosine", "center_norm", "distance", "observation_drift"),
-    ),
-    math.nan,
-)
+UNMEASURED: Final[dict[str, Any]] = {each.name: math.nan for each in fields(GenerationRecord)}
 
 
 @final
@@ -246,14 +241,17 @@ class AgentTrainer(Trainer):
         self._count_time()
         played = self.progress.eval_env_steps + int(center.lengths.sum())
         self.progress = replace(self.progress, generation=generation, eval_env_steps=played)
-        record = GenerationRecord(
+        returns, lengths = np.array(self._episodes).reshape(-1, 2).T
+        measured = {
             **vars(self.progress),
-            **_training_returns(self._episodes),
-            **UNMEASURED,
-            center_return=center.mean if center.returns.size else math.nan,
-            max_episode_steps=None,
-            digest=float_digest(self._episodes, center.returns, center.lengths),
-        )
+            **spread(returns),
+            "population_size": 0,
+            "episode_length_mean": float(np.mean(lengths)) if lengths.size else math.nan,
+            "center_return": center.mean if center.returns.size else math.nan,
+            "max_episode_steps": None,
+            "digest": float_digest(self._episodes, center.returns, center.lengths),
+        }
+        record = GenerationRecord(**{**UNMEASURED, **measured})
         self._row_at, self._episodes = self.progress.env_steps, []
         self.history.append(record)
         if self._recorder is not None:
@@ -309,22 +307,6 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)
         return observation, reward, terminated, truncated, info
-
-
-def _training_returns(ended: Sequence[tuple[float, int]]) -> dict[str, Any]:
-    """The fields of a record about the training episodes since the last one."""
-    returns = np.array([total for total, _ in ended])
-    finite = returns[np.isfinite(returns)]
-    known = finite if finite.size else np.array([math.nan])
-    return {
-        "population_size": 0,
-        "population_return_mean": float(known.mean()),
-        "population_return_std": float(known.std()),
-        "population_return_min": float(known.min()),
-        "population_return_max": float(known.max()),
-        "non_finite": int(returns.size - finite.size),
-        "episode_length_mean": float(np.mean([n for _, n in ended])) if ended else math.nan,
-    }
 
 
 def play(

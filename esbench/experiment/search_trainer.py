@@ -172,11 +172,6 @@ class SearchTrainer(Trainer):
         self._consistent = True
 
     def _train(self, env_steps: int) -> None:
-        for record in self._generations(env_steps):
-            if self._ends_with(record):
-                break
-
-    def _generations(self, limit: int) -> Iterator[GenerationRecord]:
         if not self._consistent:
             raise TrainingError("an update has failed; load a state or start the trial again")
         if self.progress.generation == 0 and not is_builtin(type(self.algorithm)):
@@ -184,7 +179,7 @@ class SearchTrainer(Trainer):
             knows_start = self.spec.init_from is None
             algorithm = self.algorithm
             check_search(type(algorithm), algorithm.settings, algorithm.shapes, knows_start)
-        while not self._is_spent(limit):
+        while not self._is_spent(env_steps):
             self._evaluator.prepare()  # loading is not part of the time of training
             self._counted = self._clocks()
             self.watch.start()
@@ -201,7 +196,8 @@ class SearchTrainer(Trainer):
                     members = {"return": played.returns, "length": played.lengths}
                     self._recorder.append(record, members | self.algorithm.member_data)
             self.watch.lap("store")
-            yield record
+            if self._ends_with(record):
+                break
 
     def _is_spent(self, env_steps: int) -> bool:
         most = self.spec.budget.generations or math.inf

@@ -189,7 +189,10 @@ class TrialScheduler:
         self._stopping = False
 
     def __enter__(self) -> TrialScheduler:
-        self._join()  # the processes load during the check
+        with contextlib.ExitStack() as failed:
+            failed.push(self)
+            self._join()  # the processes load during the check
+            failed.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
