@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
 from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError, require_integer
@@ -132,38 +132,30 @@ class Trial:
 def open_grid(
     grid: str | Table | None,
     *,
-    environments: Sequence[str] = (),
-    algorithms: Sequence[str] = (),
-    seeds: str | None = None,
-    env_steps: int | None = None,
-    overrides: Sequence[str] = (),
     out: Path | None = None,
     extend: bool = False,
     keep: int = 1,
     record: bool = False,
     shard: str | None = None,
+    **changes: Any,
 ) -> tuple[Path, list[Trial]]:
     """The output folder of a grid and its trials, checked against what the folder holds.
 
     Args:
-        grid: named grid, TOML file or table; None composes a grid from the other arguments.
-        environments: replace the grid's environments.
-        algorithms: replace the grid's algorithms, which keep their settings.
-        seeds: such as "0-9"; replace the grid's seeds.
-        env_steps: short for ``budget.env_steps=N``.
-        overrides: ``key.sub=value``, applied in order.
+        grid: as for ``compose_grid``.
         out: output folder; default ``results/runs/NAME``, or a folder of the shard's own.
         extend: continue stored trials that have a smaller budget.
         keep: checkpoints to keep per trial.
         record: as ``recording_members``.
         shard: "I/N" for part I of N, of about equal planned cost.
+        **changes: of the grid, as for ``compose_grid``.
 
     Raises:
         UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
     """
     require_integer("keep", keep, 1, MOST)
     part = None if shard is None else parse_shard(shard)
-    typed, source = compose_grid(grid, environments, algorithms, seeds, env_steps, overrides)
+    typed, source = compose_grid(grid, **changes)
     if out is None:
         name = typed.name
         out = RUNS / name if part is None else shards_folder(name) / part.folder(name)

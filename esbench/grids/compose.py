@@ -35,9 +35,18 @@ def compose_grid(
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
 ) -> tuple[Grid, str]:
-    """A grid with the options of ``esbench.experiment.trials.open_grid``, and its source.
+    """A grid with changes, and its source.
 
-    UsageError if a name, key or value is wrong.
+    Args:
+        grid: named grid, TOML file or table; None composes a grid from the other arguments.
+        environments: replace the grid's environments.
+        algorithms: replace the grid's algorithms, which keep their settings.
+        seeds: such as "0-9"; replace the grid's seeds.
+        env_steps: short for ``budget.env_steps=N``.
+        overrides: ``key.sub=value``, applied in order.
+
+    Raises:
+        UsageError: a name, key or value is wrong.
     """
     if isinstance(grid, dict):
         table, source = with_tables({"name": "python", **grid}, "grid"), "grid"
