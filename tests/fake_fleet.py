@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-from esbench.engine.engine import Joined, Lost, Node, Nodes
+from esbench.engine.engine import Cluster, Joined, Lost, Node
 from esbench.engine.jobs import EpisodeResult, Task
 from esbench.engine.node_player import Configured, Exchange, Report
 
@@ -16,7 +16,7 @@ def result_of(task: Task) -> EpisodeResult:
     return EpisodeResult(task, float(hash(task) % 1000), 1 + task.member % 7, None)
 
 
-class FakeFleet(Nodes):
+class FakeFleet(Cluster):
     """Nodes of the tests' process."""
 
     def __init__(self) -> None:

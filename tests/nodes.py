@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 from esbench.engine.engine import Joined, Lost, Node, Nodes
@@ -83,17 +83,6 @@ class LocalNodes(Nodes):
             if not node.is_lost:
                 self._arrived.append((node, arrived))
                 self._changed.notify()
-
-    @property
-    def count(self) -> int:
-        """The number of nodes that are not lost."""
-        return sum(not node.is_lost for node in self.all)
-
-    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
-        """Every node has its server already."""
-
-    def share(self, value: object) -> Any:
-        """Trials share nothing."""
 
     def wait(self, seconds: float) -> None:
         """Wait for messages."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
-from esbench.engine.engine import Joined, Lost, Node, Nodes
+from esbench.engine.engine import Cluster, Joined, Lost, Node
 from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.node_player import Configured, Exchange, Report
 from esbench.engine.setup import Setup
@@ -89,7 +89,7 @@ class Coordinator:
 
     def __init__(
         self,
-        nodes: Nodes,
+        nodes: Cluster,
         notice: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -77,13 +77,32 @@ class Node(ABC):
     ) -> None:
         """Call a method of the server; an answer that is not None becomes an event of the node.
 
-        Calls are executed in order, except those made ``aside``. ``shared`` is what ``Nodes.share``
-        returned; the method receives it as bytes, after the arguments.
+        Calls are executed in order, except those made ``aside``. ``shared`` is a result of
+        ``Cluster.share``; the method receives it as bytes, after the arguments.
         """
 
 
 class Nodes(ABC):
-    """The nodes of a cluster, which come and go."""
+    """Nodes that come and go, and run servers."""
+
+    @abstractmethod
+    def wait(self, seconds: float) -> None:
+        """Wait for an event, at most so long."""
+
+    @abstractmethod
+    def take(self) -> Sequence[tuple[Node, object]]:
+        """All events at once: ``Joined``, ``Lost`` and the answers of servers.
+
+        EsbenchError as ``Cluster.serve``.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all servers."""
+
+
+class Cluster(Nodes):
+    """The nodes of a cluster."""
 
     @property
     @abstractmethod
@@ -100,21 +119,6 @@ class Nodes(ABC):
     @abstractmethod
     def share(self, value: object) -> Any:
         """Pickle a value for ``Node.call``; a large one is stored once for all nodes."""
-
-    @abstractmethod
-    def wait(self, seconds: float) -> None:
-        """Wait for an event, at most so long."""
-
-    @abstractmethod
-    def take(self) -> Sequence[tuple[Node, object]]:
-        """All events at once: ``Joined``, ``Lost`` and the answers of servers.
-
-        EsbenchError as ``serve``.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """End all servers."""
 
 
 Question: TypeAlias = Callable[[EnvironmentSpec], Any]
@@ -175,7 +179,7 @@ class Engine(ABC):
         """What ``esbench status`` shows about the nodes of a cluster; empty on this machine."""
 
     @abstractmethod
-    def machines(self) -> Nodes | None:
+    def machines(self) -> Cluster | None:
         """The machines that can also run whole trials; None if there is only this one."""
 
     @abstractmethod

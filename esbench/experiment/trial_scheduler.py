@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias, final
@@ -67,18 +67,6 @@ class ThisMachine(Nodes, Node):
         """Call a method of the server, unless it waits for messages, which ``wait`` does."""
         if not aside:
             getattr(self._server, method)(*arguments)
-
-    @property
-    def count(self) -> int:
-        """One."""
-        return 1
-
-    def serve(self, server: Callable[[], object], code: Mapping[str, str]) -> None:
-        """The server runs already."""
-
-    def share(self, value: object) -> Any:
-        """Nothing is sent."""
-        return value
 
     def wait(self, seconds: float) -> None:
         """Wait for messages of trial processes, at most so long."""

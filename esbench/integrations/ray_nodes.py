@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 from esbench.core.errors import EsbenchError, TrainingError, UsageError
-from esbench.engine.engine import Joined, Lost, Node, Nodes
+from esbench.engine.engine import Cluster, Joined, Lost, Node
 from esbench.integrations.ray_cluster import ClusterNode, RayCluster, Software, software
 
 PERIOD_SECONDS: Final = 1.0  # between two looks for nodes that have joined or are gone
@@ -82,7 +82,7 @@ Calls: TypeAlias = dict[Any, tuple[RayNode, bool]]
 
 
 @final
-class RayNodes(Nodes):
+class RayNodes(Cluster):
     """The nodes of a Ray cluster that run a server.
 
     Attributes:
