@@ -112,7 +112,7 @@ class _Place:
     exceeded: str = ""  # the limit for which its process is being ended
     deaths: int = 0  # of its processes, as far as they are handled
     workers: int = 0
-    records: list[GenerationRecord] = field(default_factory=list)  # the first and the latest here
+    latest: GenerationRecord | None = None
     in_flight: int = 0  # episodes
 
     def assign(self, work: object) -> None:
@@ -126,15 +126,12 @@ class _Place:
 
     def nodes(self, losses: int) -> Json:
         """The node as ``Engine.nodes`` describes the nodes of a trial."""
-        steps = seconds = 0.0
-        if self.records:
-            first, latest = self.records[0], self.records[-1]
-            steps = latest.env_steps - first.env_steps
-            seconds = latest.wall_time_s - first.wall_time_s
+        latest = self.latest
+        speed = latest.env_steps / latest.wall_time_s if latest and latest.wall_time_s else 0.0
         node = {
             "host": self.node.name,
             "workers": self.workers,
-            "steps_per_second": steps / seconds if seconds else 0.0,
+            "steps_per_second": speed,
             "in_flight": self.in_flight,
         }
         return {"nodes": [node], "losses": losses, "lost_episodes": 0, "mixed": {}}
@@ -281,7 +278,7 @@ class TrialScheduler:
                 run = self._pending.popleft()
                 if run in self._locks or self._open(run, ended):
                     with interrupts_delayed():
-                        place.run, place.records, place.in_flight = run, [], 0
+                        place.run, place.latest, place.in_flight = run, None, 0
                         run.clock.start()
                         place.assign(Away(run.trial) if self._away else run.trial)
 
@@ -348,8 +345,9 @@ class TrialScheduler:
                     if name == "trial_ended":
                         self._close(place, run)
                     elif name == "generation_done":
-                        run.advance(*arguments)
-                        place.records = [*place.records[:1], *arguments]
+                        (record,) = arguments
+                        run.advance(record)
+                        place.latest = record
                     elif name == "episodes_done":
                         done, total = arguments
                         place.in_flight = total - done
