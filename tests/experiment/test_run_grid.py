@@ -11,6 +11,7 @@ from watchers import Watcher, run
 
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
+from esbench.environments.behaviors.behavior import Behavior, SlotView
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.run_trial import check_each
 from esbench.experiment.stored_trainer import evaluate_trial
@@ -158,11 +159,26 @@ class FewRows(torch.nn.Module):
         return self.out(self.norm(observations))
 
 
-def test_a_network_that_fails_in_a_worker_fails_its_trial_alone(
+class Words(Behavior):
+    """A behavior that is no vector of numbers."""
+
+    def begin(self, view: SlotView) -> None: ...
+
+    def step(self, view: SlotView) -> None: ...
+
+    def end(self, view: SlotView) -> Any:
+        return "far away"
+
+
+def test_user_code_that_fails_in_a_worker_fails_its_trial_alone(
     make_trial: Make, pool: WorkerPool
 ) -> None:
+    behavior = {"doubles:Walk-v0": {"behavior": f"{__name__}:Words"}}
+    lost = make_trial("doubles:Walk-v0", "nsra_es", environment=behavior)
     bad = make_trial(policy={"template": f"{__name__}:FewRows"})
-    assert run_grid([bad, make_trial(seed=1)], pool, Watcher()) == ["failed", "done"]
+    trials = [bad, lost, make_trial(seed=1)]
+    assert run_grid(trials, pool, Watcher()) == ["failed", "failed", "done"]
+    assert "the behavior of an episode is a str" in lost.folder.error()
     assert "assert len(observations) <= 9" in bad.folder.error()
 
 
