@@ -7,8 +7,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, Protocol
 
+from esbench.core.arrays import State
 from esbench.core.errors import (
     DamagedTrialError,
     EnvironmentFailedError,
@@ -21,17 +23,13 @@ from esbench.core.json_text import Json
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
 from esbench.experiment.stored_trainer import backend_of, make_trainer, resumed_trainer
-from esbench.experiment.trainer import Trainer
+from esbench.experiment.trainer import Recorder, Trainer
 from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.run import has_equal_episodes, score_text
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import now, provenance
-from esbench.store.trial_folder import TrialFolder
-
-if TYPE_CHECKING:
-    from esbench.experiment.trial_processes import RemoteFolder
 
 PROGRESS_SECONDS: Final = 0.5
 
@@ -83,6 +81,25 @@ def check_spec(spec: TrialSpec, is_new: bool, pool: Engine | None) -> None:
             trainer.check_episodes()
 
 
+class TrialRecorder(Recorder, Protocol):
+    """Stores a trial, as ``TrialFolder`` does, or sends it to where its folder is."""
+
+    path: Path
+    """The folder of ``log.txt``."""
+
+    def keep(self, state: State) -> None:
+        """Save the state as the latest checkpoint, and keep a copy of it."""
+
+    def record_nodes(self, nodes: Json) -> None:
+        """Store what ``Engine.nodes`` says."""
+
+    def finish(self, result: Json) -> None:
+        """Store the result; the trial is done."""
+
+    def fail(self, traceback: str) -> None:
+        """Store the error of a failed trial."""
+
+
 def run_trial(
     trial: Trial, pool: Engine, watcher: Watcher, callbacks: Sequence[Callback]
 ) -> tuple[Outcome, str]:
@@ -122,7 +139,7 @@ def outcome_without_training(trial: Trial, mine: bool) -> tuple[Outcome, str] | 
 def attempt(
     trial: Trial,
     pool: Engine,
-    recorder: TrialFolder | RemoteFolder,
+    recorder: TrialRecorder,
     begin: Callable[[Json], Start],
     watcher: Watcher,
     callbacks: Sequence[Callback],
@@ -160,7 +177,7 @@ def attempt(
 def _train(
     trial: Trial,
     pool: Engine,
-    recorder: TrialFolder | RemoteFolder,
+    recorder: TrialRecorder,
     begin: Callable[[Json], Start],
     watcher: Watcher,
     callbacks: Sequence[Callback],
@@ -256,7 +273,7 @@ def _done(trial: Trial, pool: Engine) -> Trainer:
     return trainer
 
 
-def _finish(recorder: TrialFolder | RemoteFolder, trainer: Trainer) -> Json:
+def _finish(recorder: TrialRecorder, trainer: Trainer) -> Json:
     """Score the policy of a trained trial and store the result, which is returned."""
     score = trainer.evaluate()
     progress, stop = trainer.progress, trainer.stopped
