@@ -13,10 +13,10 @@ from rich.console import Console
 
 from esbench.cli.printing import check_table
 from esbench.core.errors import UsageError
-from esbench.publish.gate import baselines
 from esbench.publish.gate import render_check as verdicts
 from esbench.publish.gate.check import CheckReport, check
 from esbench.publish.gate.match_baseline import DigestResult
+from esbench.results import baselines
 from esbench.results.baselines import freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 
