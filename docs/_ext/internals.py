@@ -43,11 +43,14 @@ from esbench.publish.leaderboard.entries import Entry, read_leaderboard
 from esbench.publish.leaderboard.suite_figures import suite_drawings
 from esbench.publish.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
 from esbench.publish.leaderboard.table import (
+    COLUMNS,
     LeaderboardRow,
     leaderboard_rows,
     one_episode_notes,
     policy_words,
 )
+from esbench.publish.tables.render_table import INTERVAL
+from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import Overall, iqm, normalized, overall
 from esbench.results.statistics.significance import p_different
 

@@ -104,7 +104,7 @@ def grouped(suites: Sequence[Suite], entries: Sequence[Entry]) -> dict[str, list
         for environment in suite.environments:
             if found := suite_results(suite, environment):
                 groups.setdefault(environment, []).append(found)
-                known |= {each.row.file for each in found}
+                known |= {each.entry.file_name for each in found}
     others: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry.file_name not in known:
@@ -212,8 +212,8 @@ def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[s
             text += [f"{counted(len(rows), 'row')}{where}."]
             text += [environment_table(rows), MEANING, details(rows)]
         yield f"environments/{page_name(environment)}", page(text)
-        equal = [each for each in every if each.row.score == every[0].row.score]
-        best = "; ".join(f"`{each.row.algorithm}` ({task_of(each.entry)})" for each in equal)
+        equal = [each for each in every if each.cell.score == every[0].cell.score]
+        best = "; ".join(f"`{each.cell.algorithm}` ({task_of(each.entry)})" for each in equal)
         lines.append([linked_environment(environment, ""), best])
     table = markdown_table(["Environment", "Best score"], lines)
     yield (

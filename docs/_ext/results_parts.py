@@ -100,8 +100,8 @@ def best_seen(rows: Sequence[Result], drawn: Sequence[str]) -> str:
     known = [each for each in rows if not math.isnan(each.row.best_seen)]
     if not known:
         return ""
-    above = [each for each in known if each.row.best_seen > each.row.score]
-    shares = [(scaled(each, each.row.best_seen - each.row.score), each) for each in known]
+    above = [each for each in known if each.row.best_seen > each.cell.score]
+    shares = [(scaled(each, each.row.best_seen - each.cell.score), each) for each in known]
     shares = sorted((s for s in shares if not math.isnan(s[0])), key=lambda s: -s[0])
     text = (
         f"In {len(above)} of {counted(len(known), 'row')}, the best seen is above the final score. "
@@ -110,10 +110,10 @@ def best_seen(rows: Sequence[Result], drawn: Sequence[str]) -> str:
     )
     lines = [
         [
-            linked_environment(each.row.environment, f"{ROOT}environments/"),
+            environment_of(each),
             linked_algorithm(each, f"{ROOT}algorithms/"),
             format_number(each.row.best_seen),
-            format_number(each.row.score),
+            format_number(each.cell.score),
             format_share(share),
         ]
         for share, each in shares[:LARGEST]
@@ -129,9 +129,14 @@ def best_seen(rows: Sequence[Result], drawn: Sequence[str]) -> str:
     return "\n\n".join([text, shown, *drawn])
 
 
+def environment_of(each: Result) -> str:
+    """The environment of a row as a link to its page."""
+    return linked_environment(each.cell.environment, f"{ROOT}environments/")
+
+
 def scaled(each: Result, difference: float) -> float:
     """A difference as a share of the range from random policy to reference; NaN without one."""
-    span = each.row.reference_score - each.row.random_score
+    span = each.cell.reference_score - each.cell.random_score
     return difference / span if not math.isnan(each.row.normalized) else math.nan
 
 
@@ -140,11 +145,11 @@ def tails(rows: Sequence[Result], drawn: Sequence[str]) -> str:
     best = [each for each in rows if each.standing == "best"]
     lines = [
         [
-            linked_environment(each.row.environment, f"{ROOT}environments/"),
+            environment_of(each),
             linked_algorithm(each, f"{ROOT}algorithms/"),
-            format_number(each.row.score),
-            format_number(each.row.tail),
-            format_share(scaled(each, each.row.score - each.row.tail)),
+            format_number(each.cell.score),
+            format_number(each.cell.tail),
+            format_share(scaled(each, each.cell.score - each.cell.tail)),
         ]
         for each in best
     ]
@@ -161,13 +166,13 @@ def tuning(suites: Sequence[Suite]) -> str:
             by_origin = {str(origin): entry for entry, origin in reversed(cell.entries)}
             tuned, plain = by_origin.get("suite"), by_origin.get("defaults")
             if tuned and plain:
-                rows = {r.row.file: r for r in suite_results(suite, cell.environment)}
+                rows = {r.entry.file_name: r for r in suite_results(suite, cell.environment)}
                 lines.append(
                     [
                         linked_environment(cell.environment, f"{ROOT}environments/"),
                         f"[`{cell.algorithm}`]({ROOT}algorithms/{cell.algorithm}.md)",
-                        format_number(rows[tuned.file_name].row.score),
-                        format_number(rows[plain.file_name].row.score),
+                        format_number(rows[tuned.file_name].cell.score),
+                        format_number(rows[plain.file_name].cell.score),
                         f"{p_different(tuned.scores, plain.scores):.3f}",
                     ]
                 )
@@ -217,12 +222,14 @@ def beside_agents(groups: Mapping[str, Sequence[Result]]) -> str:
         for each in [*agents, *others[:1]] if agents and others else []:
             lines.append(
                 {
-                    "Environment": linked_environment(each.row.environment, f"{ROOT}environments/"),
+                    "Environment": linked_environment(
+                        each.cell.environment, f"{ROOT}environments/"
+                    ),
                     "Row": linked_algorithm(each, f"{ROOT}algorithms/"),
-                    "Score": f"{format_number(each.row.score)} {interval_text(each)}",
-                    "Tail": format_number(each.row.tail),
+                    "Score": f"{format_number(each.cell.score)} {interval_text(each)}",
+                    "Tail": format_number(each.cell.tail),
                     "Seeds": str(len(each.entry.seeds)),
-                    "CPU time": format_duration(each.row.cpu_time_s),
+                    "CPU time": format_duration(each.cell.mean_cost("cpu_time_s")),
                 }
             )
     return f"{{.results}}\n{table(list(lines[0]), lines)}" if lines else ""
@@ -237,7 +244,7 @@ def best_table(
         if not rows:
             continue
         best = rows[0]
-        equal = [each for each in rows if each.row.score == best.row.score]
+        equal = [each for each in rows if each.cell.score == best.cell.score]
         others = rows[len(equal) :]
         tied = [each for each in others if each.standing == "tied"]
         suite = f"[{best.suite}]({folder}suites/{best.suite}.md)" if best.suite else NONE
@@ -246,7 +253,7 @@ def best_table(
                 "Environment": linked_environment(environment, f"{folder}environments/"),
                 "Best": linked_names(equal, folder),
                 "Suite": suite,
-                "Score": f"{format_number(best.row.score)} {interval_text(best)}",
+                "Score": f"{format_number(best.cell.score)} {interval_text(best)}",
                 "Interval overlaps": linked_names(tied, folder) or NONE,
                 "Below": f"{len(others) - len(tied)} of {len(rows)}" if rows[1:] else "only row",
                 "Seeds": seeds_text(best),
@@ -343,7 +350,7 @@ def normalized_scores(
         for environment in environments:
             for each in suite_results(suite, environment):
                 if each.entry in suite.shown and not math.isnan(each.row.normalized):
-                    scale = each.row.random_score, each.row.reference_score
+                    scale = each.cell.random_score, each.cell.reference_score
                     own = [normalized(score, *scale) for score in each.entry.scores]
                     scores.setdefault(each.entry.cell.algorithm, {})[environment] = own
     return scores

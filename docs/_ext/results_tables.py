@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from internals import (
+    COLUMNS,
+    INTERVAL,
     NONE,
+    Cell,
     Entry,
     LeaderboardRow,
     Suite,
     SuiteCell,
     format_duration,
     format_number,
-    format_share,
     format_steps,
     leaderboard_rows,
     one_episode_notes,
@@ -24,7 +26,7 @@ from internals import (
 from markdown_text import escaped, file_name, markdown_table
 
 NUMBERS = (
-    "Score", "95 % interval", "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps",
+    "Score", INTERVAL, "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps",
     "Generations", "CPU time", "Place", "Below", "CPU time of all", "Wall-clock time of one",
 )  # fmt: skip
 NOT_RUN = "*not run yet*"
@@ -32,7 +34,7 @@ NOT_RUN = "*not run yet*"
 
 @dataclass(frozen=True)
 class Result:
-    """A row of a page: an entry with its numbers, and how it compares with its group.
+    """A row of a page, and how it compares with its group.
 
     Attributes:
         standing: "best" by score, "tied" if its interval overlaps that of the best, or "worse".
@@ -41,7 +43,6 @@ class Result:
         planned: the number of seeds of the suite, 0 outside of one.
     """
 
-    entry: Entry
     row: LeaderboardRow
     standing: str
     p_value: float
@@ -49,6 +50,16 @@ class Result:
     settings: str
     planned: int
     suite: str
+
+    @property
+    def entry(self) -> Entry:
+        """The content of its file."""
+        return self.row.entry
+
+    @property
+    def cell(self) -> Cell:
+        """Its scores."""
+        return self.row.cell
 
 
 def results(
@@ -59,22 +70,25 @@ def results(
     ``settings`` and ``planned`` are by the names of the entries' files.
     """
     rows = leaderboard_rows(entries)
-    found = {entry.file_name: entry for entry in entries}
-    best = rows[0] if rows else None
     return [
         Result(
-            entry=found[row.file],
             row=row,
-            standing="best" if row is best else "tied" if row.high >= best.low else "worse",
-            p_value=p_different(found[best.file].scores, found[row.file].scores),
+            standing=standing(row.cell, rows[0].cell),
+            p_value=p_different(rows[0].cell.scores, row.cell.scores),
             place=f"{number} of {len(rows)}",
-            settings=settings.get(row.file, NONE),
-            planned=planned.get(row.file, 0),
+            settings=settings.get(row.entry.file_name, NONE),
+            planned=planned.get(row.entry.file_name, 0),
             suite=suite,
         )
         for number, row in enumerate(rows, start=1)
-        if best
     ]
+
+
+def standing(cell: Cell, best: Cell) -> str:
+    """How a cell compares with the best one of its group."""
+    if cell is best:
+        return "best"
+    return "tied" if cell.interval[1] >= best.interval[0] else "worse"
 
 
 def suite_results(suite: Suite, environment: str) -> list[Result]:
@@ -96,7 +110,7 @@ def task_of(entry: Entry) -> str:
 def linked_algorithm(result: Result, folder: str) -> str:
     """The name of a row's algorithm as a link to its page of results."""
     name = result.entry.cell.algorithm
-    return f"[`{result.row.algorithm}`]({folder}{file_name(name)}.md)"
+    return f"[`{result.cell.algorithm}`]({folder}{file_name(name)}.md)"
 
 
 def linked_environment(name: str, folder: str) -> str:
@@ -116,13 +130,18 @@ def suite_link(result: Result) -> str:
 
 def score_text(result: Result) -> str:
     """The score: bold if it is the best, with = if its interval overlaps that of the best."""
-    score = format_number(result.row.score)
+    score = format_number(result.cell.score)
     return {"best": f"**{score}**", "tied": f"{score} ="}.get(result.standing, score)
+
+
+def written(result: Result) -> dict[str, str]:
+    """The texts of a row by the headings of the leaderboard."""
+    return {each.heading: each.text(each.of(result.row)) for each in COLUMNS if each.heading}
 
 
 def interval_text(result: Result) -> str:
     """The 95 % interval."""
-    return escaped(f"[{format_number(result.row.low)}, {format_number(result.row.high)}]")
+    return escaped(written(result)[INTERVAL])
 
 
 def seeds_text(result: Result) -> str:
@@ -133,31 +152,27 @@ def seeds_text(result: Result) -> str:
 
 def number_cells(result: Result) -> dict[str, str]:
     """The numbers of a row by heading."""
-    row = result.row
+    texts = written(result)
     return {
         "Score": score_text(result),
-        "95 % interval": interval_text(result),
+        INTERVAL: interval_text(result),
         "p": NONE if result.standing == "best" else f"{result.p_value:.3f}",
-        "Tail": format_number(row.tail),
-        "Best seen": format_number(row.best_seen),
-        "Normalized": format_share(row.normalized),
+        **{name: texts[name] for name in ("Tail", "Best seen", "Normalized")},
         "Seeds": seeds_text(result),
-        "Steps": format_steps(row.env_steps),
-        "Generations": f"{row.generations:,.0f}",
-        "CPU time": format_duration(row.cpu_time_s),
+        **{name: texts[name] for name in ("Steps", "Generations", "CPU time")},
         "Settings": result.settings,
     }
 
 
 def combined(groups: Sequence[Sequence[Result]]) -> list[Result]:
     """The rows of several groups of one environment as one, the best score first."""
-    found = {each.row.file: each for own in groups for each in own}
+    found = {each.entry.file_name: each for own in groups for each in own}
     rows = results(
         [each.entry for each in found.values()],
         {file: each.settings for file, each in found.items()},
         {file: each.planned for file, each in found.items()},
     )
-    return [replace(each, suite=found[each.row.file].suite) for each in rows]
+    return [replace(each, suite=found[each.entry.file_name].suite) for each in rows]
 
 
 def environment_table(
@@ -182,7 +197,7 @@ def algorithm_table(rows: Sequence[Result]) -> str:
     """The rows of one algorithm."""
     lines = [
         {
-            "Environment": linked_environment(each.row.environment, "../environments/"),
+            "Environment": linked_environment(each.cell.environment, "../environments/"),
             "Task": escaped(task_of(each.entry)),
             "Suite": suite_link(each),
             "Place": each.place,
@@ -213,13 +228,15 @@ def details(rows: Sequence[Result], named: bool = False) -> str:
     origins: dict[str, int] = {}
     lines = [
         {
-            "Row": f"`{each.row.algorithm}`" + (f" on `{each.row.environment}`" if named else ""),
-            "Command": numbers_of(each.row.commands, commands),
+            "Row": f"`{each.cell.algorithm}`" + (f" on `{each.cell.environment}`" if named else ""),
+            "Command": numbers_of(each.entry.commands, commands),
             "Made with": numbers_of(origin_texts(each.entry), origins),
             "Trained seeds": ", ".join(map(str, each.entry.seeds)),
-            "CPU time of all": format_duration(each.row.cpu_time_s * len(each.entry.runs)),
-            "Wall-clock time of one": format_duration(each.row.wall_time_s),
-            "File": f"`{each.row.file}`",
+            "CPU time of all": format_duration(
+                each.cell.mean_cost("cpu_time_s") * len(each.entry.runs)
+            ),
+            "Wall-clock time of one": format_duration(each.cell.mean_cost("wall_time_s")),
+            "File": f"`{each.entry.file_name}`",
         }
         for each in rows
     ]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from esbench.publish.diagnosis import Diagnosis
     from esbench.publish.figures.learning_curves import Panel
     from esbench.publish.history import CellHistory
-    from esbench.publish.leaderboard.entries import Entry
     from esbench.publish.leaderboard.table import LeaderboardRow
     from esbench.publish.tables.comparison_table import Sides
     from esbench.publish.tables.efficiency_table import Efficiency
@@ -327,21 +326,21 @@ def leaderboard(
     """
     import pandas as pd
 
-    from esbench.publish.leaderboard.table import best_rows
+    from esbench.publish.leaderboard.table import COLUMNS, best_rows
+    from esbench.publish.tables.render_table import records
 
-    rows = ranked(folder, env, algorithm)[1]
-    return pd.DataFrame(map(vars, best_rows(rows) if best else rows))
+    rows = ranked(folder, env, algorithm)[0]
+    return pd.DataFrame(records(COLUMNS, best_rows(rows) if best else rows))
 
 
 def ranked(
     folder: str | Path, env: str | Sequence[str], algorithm: str | Sequence[str]
-) -> tuple[list[Entry], list[LeaderboardRow], list[LeaderboardRow]]:
-    """The entries of a leaderboard, the rows that are asked for, and all rows."""
+) -> tuple[list[LeaderboardRow], list[LeaderboardRow]]:
+    """The rows of a leaderboard that are asked for, and all rows."""
     from esbench.publish.leaderboard.entries import read_leaderboard, selected
     from esbench.publish.leaderboard.table import leaderboard_rows
 
     entries = read_leaderboard(as_path("folder", folder))
-    chosen = selected(entries, texts("env", env), texts("algorithm", algorithm))
-    names = {entry.file_name for entry in chosen}
+    chosen = set(map(id, selected(entries, texts("env", env), texts("algorithm", algorithm))))
     rows = leaderboard_rows(entries)
-    return entries, [row for row in rows if row.file in names], rows
+    return [row for row in rows if id(row.entry) in chosen], rows

@@ -152,20 +152,20 @@ def _leaderboard(
     ] = "text",
 ) -> None:
     from esbench.cli.console import print_sheet
+    from esbench.publish.leaderboard import table
     from esbench.publish.leaderboard.board_page import render
-    from esbench.publish.leaderboard.table import best_rows, best_sheet, leaderboard_sheet
-    from esbench.publish.tables.render_table import export
+    from esbench.publish.tables.render_table import export, records
 
     best, folder = values.pop("best"), values["folder"]
-    entries, rows, all_rows = reading.ranked(**values)
+    rows, all_rows = reading.ranked(**values)
     if best:
-        rows = best_rows(rows)
-        sheet = best_sheet(rows, all_rows)
+        rows = table.best_rows(rows)
+        sheet = table.best_sheet(rows, all_rows)
     else:
-        sheet = leaderboard_sheet(rows, terminal=format_ == "text")
+        sheet = table.leaderboard_sheet(rows, terminal=format_ == "text")
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":
-        write(render(rows, entries, str(folder) if folder != reading.LEADERBOARD else ""))
+        write(render(rows, str(folder) if folder != reading.LEADERBOARD else ""))
     else:
-        write(export(sheet, list(map(vars, rows)), format_))
+        write(export(sheet, records(table.COLUMNS, rows), format_))

@@ -5,8 +5,9 @@ The records are stored trials or the files of a leaderboard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -15,39 +16,29 @@ import numpy as np
 
 from esbench.core.arrays import float_digest
 from esbench.core.errors import TrainingError, UsageError
-from esbench.core.json_text import Json
 from esbench.core.seeding import Purpose, stream
 from esbench.core.settings import parse
 from esbench.engine.engine import Engine
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
-from esbench.experiment.watchers import Stop, TargetReturn
+from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.leaderboard.entries import Entry, edited_fields, run_summary
+from esbench.publish.leaderboard.entries import Entry, at_target, edited_fields, run_summary
 from esbench.publish.verification import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
-    Announce,
     Rerun,
     RerunOutcome,
     Verification,
-    announce_final,
     contradiction,
+    decide,
     fewest_runs,
     score_tolerance,
-    smallest_p,
 )
 from esbench.results.baselines import done_cells
 from esbench.results.cell import Cell
-from esbench.results.statistics.significance import p_different
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance import (
-    Origin,
-    changed_code,
-    changes,
-    origin_of,
-    provenance,
-)
+from esbench.store.provenance import changed_code, changes, origin_of, provenance
 from esbench.store.trial_folder import TrialFolder
 
 PLAYED: Final = (
@@ -56,6 +47,9 @@ PLAYED: Final = (
     "center_rank", "non_finite", "episode_length_mean",
 )  # fmt: skip
 """The columns of stored rows that follow from what was played."""
+SAME_COMMIT: Final = (
+    "commit, versions and processor are the recorded ones, so every bit must be equal"
+)
 _ROUNDING: Final = 1e-9  # another processor may add in another order
 
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
@@ -102,9 +96,7 @@ class RecordedCell:
     @property
     def title(self) -> str:
         """The cell and the chosen seeds."""
-        return (
-            f"{self.name}, seed {', '.join(str(self.cell.seeds[place]) for place in self.chosen)}"
-        )
+        return f"{self.name}, seed {', '.join(str(self.cell.seeds[n]) for n in self.chosen)}"
 
     @property
     def env_steps(self) -> int:
@@ -120,19 +112,6 @@ class RecordedCell:
         if self.entry:
             return _published_record(self.entry, place)
         return _stored_record(self.cell.runs[place].folder)
-
-    def changed(self, made: Json) -> list[str]:
-        """The packages, processors and user code that are not those with which it was made."""
-        here, runs = origin_of(made), self.cell.runs
-        phrases = [phrase for run in runs for phrase in changes(run.origin, here)]
-        own = [{"own_code": self.entry.own_code}] if self.entry else self.cell.descriptions
-        phrases += [phrase for each in own for phrase in changed_code(each, made["own_code"])]
-        return list(dict.fromkeys(phrases))
-
-    def is_of_commit(self, here: Origin) -> bool:
-        """Whether all runs were made with this commit, without changes."""
-        commits = {run.origin.git_commit for run in self.cell.runs}
-        return commits == {here.git_commit} and not (here.git_commit or "+").endswith("+")
 
 
 def stored_trials(path: Path) -> list[RecordedCell]:
@@ -164,68 +143,60 @@ def draw_sample(entries: Sequence[Entry], count: int | None, seed: int) -> list[
 
 
 def reproduce(
-    cells: Iterable[RecordedCell], pool: Engine, watch: Watch, announce: Announce
+    cells: Iterable[RecordedCell],
+    pool: Engine,
+    watch: Watch,
+    announce: Callable[[Verification], None],
 ) -> None:
-    """Train the chosen runs of some cells again.
+    """Train the chosen runs of some cells again, and announce every verdict once it is final.
 
-    What is identical or has failed is announced at once. Cells with differences come at the end,
-    because their p-values depend on each other. Where bits of a published cell differ, up to four
-    of its seeds are trained, and new ones if its recorded scores are too few for a test.
+    Cells with differences come at the end, because their p-values depend on each other. Where bits
+    of a published cell differ, up to four of its seeds are trained, and new ones if its recorded
+    scores are too few for a test.
 
     Raises:
         UsageError: this version does not understand a specification.
     """
-    announce_final(_verifications(cells, pool, watch), announce)
-
-
-def _verifications(
-    cells: Iterable[RecordedCell], pool: Engine, watch: Watch
-) -> Iterator[Verification]:
-    """The verdicts; those on cells whose bits differ come last, because their number matters."""
-    apart = []
+    apart: list[tuple[RecordedCell, Verification]] = []
     for cell in cells:
-        reruns, problem = _trained_again(cell, cell.chosen, pool, watch)
-        if any(rerun.parts_at is not None for rerun in reruns):
-            apart.append((cell, reruns, problem))
+        found = _verification(cell, *_trained_again(cell, cell.chosen, pool, watch))
+        if found.outcome is RerunOutcome.DIFFERENT:
+            apart.append((cell, found))
         else:
-            yield _verification(cell, reruns, problem, 0, pool, watch)
-    for cell, reruns, problem in apart:
-        yield _verification(cell, reruns, problem, len(apart), pool, watch)
+            announce(found)
+    tests = sum(not found.contradiction for _, found in apart)
+    complete = []
+    for cell, found in apart:
+        if cell.entry and not found.contradiction and not found.problem:
+            more, problem = _more_seeds(cell, len(found.reruns), tests, pool, watch)
+            found = replace(found, reruns=(*found.reruns, *more), problem=problem)
+        complete.append(found)
+    for found in decide(complete):
+        announce(found)
 
 
-def _verification(
-    cell: RecordedCell, reruns: list[Rerun], problem: str, tests: int, pool: Engine, watch: Watch
-) -> Verification:
-    """The verdict on a cell, one of several ``tests``, with more reruns if these are too few.
-
-    ``problem`` is why some of the first reruns have failed; then there are no more.
-    """
+def _verification(cell: RecordedCell, reruns: Sequence[Rerun], problem: str) -> Verification:
+    """What reruns say without a test; ``problem`` is why others have failed."""
     made = provenance(cell.spec(0))  # now that its environment is registered
-    changed = cell.changed(made)
+    here, runs = origin_of(made), cell.cell.runs
+    phrases = [phrase for run in runs for phrase in changes(run.origin, here)]
+    code = [changed_code(run.description, made["own_code"]) for run in runs]
+    changed = tuple(dict.fromkeys([*phrases, *itertools.chain(*code)]))
     different = any(rerun.parts_at is not None or rerun.edited for rerun in reruns)
-    found = contradiction(reruns, changed)
-    if different and cell.entry and not changed and cell.is_of_commit(origin_of(made)):
-        found = found or (
-            "commit, versions and processor are the recorded ones, so every bit must be equal"
-        )
-    if different and cell.entry and not found and not problem:
-        more, problem = _more_seeds(cell, len(reruns), tests, pool, watch)
-        reruns = reruns + more
-    recorded = [run.score for run in cell.cell.runs]
-    before = [score for score in recorded if score is not None]
-    now = [rerun.score for rerun in reruns if rerun.score is not None]
-    complete = len(before) == len(recorded) and MIN_TESTED_RUNS <= len(now) == len(reruns)
-    tested = different and complete and not found and not problem
+    refuted = contradiction(reruns, changed)
+    same_commit = {run.origin.git_commit for run in runs} == {here.git_commit}
+    is_clean = not (here.git_commit or "+").endswith("+")
+    if different and cell.entry and not changed and same_commit and is_clean:
+        refuted = refuted or SAME_COMMIT
     failed = RerunOutcome.FAILED if problem else RerunOutcome.IDENTICAL
     return Verification(
         name=cell.name,
         outcome=RerunOutcome.DIFFERENT if different else failed,
         reruns=tuple(reruns),
-        p_value=p_different(before, now) if tested else None,
-        changed=tuple(changed),
-        smallest_p=smallest_p(len(recorded), len(reruns)),
+        recorded=tuple(run.score for run in runs),
+        changed=changed,
         problem=problem,
-        contradiction=found,
+        contradiction=refuted,
     )
 
 
@@ -267,9 +238,9 @@ def attempted(runs: Iterable[tuple[int, Callable[[], Rerun]]]) -> tuple[list[Rer
 
 def _rerun(cell: RecordedCell, place: int, pool: Engine, watch: Watch) -> Rerun:
     run, record = cell.cell.runs[place], cell.record(place)
-    name = f"{cell.name}, seed {run.seed}" if run.stored is None else str(run.folder.path)
-    spec, generations = cell.spec(run.seed), int(run.generations)
-    records, score = train_again(spec, pool, partial(watch, name), generations, run.stopped)
+    watched = partial(watch, f"{cell.name}, seed {run.seed}")
+    generations = int(run.generations)
+    records, score = train_again(cell.spec(run.seed), pool, watched, generations, run.stopped)
     digests = {each.generation: each.digest for each in records}
     differ = [at for at, digest in record.digests.items() if digests.get(at) != digest]
     if len(records) != generations:
@@ -307,9 +278,7 @@ def train_again(
     If a callback ``stopped`` the recorded training, it stops after as many ``generations``.
     """
     # The specification has the target of a stop, and not the callback of another one.
-    target = spec.budget.target_return
-    by_target = target is not None and TargetReturn(target).stopped(stopped or "")
-    last = generations if stopped and not by_target else None
+    last = generations if stopped and not at_target(spec.as_json(), stopped) else None
 
     def watched(record: GenerationRecord) -> Stop | None:
         watch(record)

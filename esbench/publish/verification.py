@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.units import NONE, counted
-from esbench.results.statistics.significance import LEVEL, PERMUTATIONS, holm
+from esbench.results.statistics.significance import (
+    LEVEL,
+    PERMUTATIONS,
+    holm,
+    p_different,
+)
 
 MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation
-Announce: TypeAlias = Callable[["Verification"], None]
-"""Called with every verification once it is final."""
+SCORING_CHANGED: Final = (
+    "packages and processor are the same: the recorded score is not that of the trained policy, or "
+    "scoring has changed"
+)
+TRAINING_CHANGED: Final = (
+    "packages and processor are the same: esbench itself or the environment has changed, or the "
+    "algorithm or environment draws random numbers that do not depend on the seed alone, or does "
+    "not restore its whole state when a trial is resumed (agents begin new episodes then)"
+)
 
 
 class RerunOutcome(StrEnum):
@@ -65,37 +77,37 @@ class Rerun:
 @final
 @dataclass(frozen=True)
 class Verification:
-    """The trials of one cell, run again; ``changed`` are packages and processor that differ.
+    """The trials of one cell, run again.
 
-    ``p_value``: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
-    if all is identical, a score is not finite on one side only, or there are too few scores for
-    any difference to be significant: ``smallest_p`` is the smallest possible p-value of these
-    numbers of scores before the correction, and ``needed`` how many seeds each side needs.
-    ``problem`` is why the trials could not be run. ``contradiction`` is why the trials cannot be
-    those of the record, whatever their scores; then there is no test.
+    Attributes:
+        recorded: the recorded scores of all seeds, None if not finite.
+        changed: packages and processor that differ.
+        problem: why some trials could not be run.
+        contradiction: why the trials cannot be those of the record, whatever their scores; then
+            there is no test.
+        p_value: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
+            if all is identical, or no difference of these scores could be significant.
+        needed: how many seeds each side needs for a test.
     """
 
     name: str
     outcome: RerunOutcome
     reruns: tuple[Rerun, ...]
-    p_value: float | None
-    changed: tuple[str, ...]
-    smallest_p: float = 1.0
-    needed: int = MIN_TESTED_RUNS
+    recorded: tuple[float | None, ...] = ()
+    changed: tuple[str, ...] = ()
     problem: str = ""
     contradiction: str = ""
+    p_value: float | None = None
+    needed: int = MIN_TESTED_RUNS
 
-
-def announce_final(found: Iterable[Verification], announce: Announce) -> None:
-    """Announce what is identical or has failed at once, and what differs at the end."""
-    different = []
-    for verification in found:
-        if verification.outcome is RerunOutcome.DIFFERENT:
-            different.append(verification)
-        else:
-            announce(verification)
-    for verification in decide(different):
-        announce(verification)
+    @property
+    def samples(self) -> tuple[list[float], list[float]] | None:
+        """The recorded and the new scores, if a test may compare them."""
+        before = [score for score in self.recorded if score is not None]
+        now = [rerun.score for rerun in self.reruns if rerun.score is not None]
+        complete = len(before) == len(self.recorded) and len(now) == len(self.reruns)
+        refuted = self.contradiction or self.problem or len(now) < MIN_TESTED_RUNS
+        return (before, now) if complete and not refuted else None
 
 
 def contradiction(reruns: Sequence[Rerun], changed: Collection[str]) -> str:
@@ -118,23 +130,23 @@ def score_tolerance(returns: Floats) -> float:
 
 
 def decide(found: Sequence[Verification]) -> list[Verification]:
-    """Correct the p-values for their number and decide whether scores differ.
+    """Test the scores of cells whose bits differ, with p-values corrected for their number.
 
     A cell whose scores are too few for a significant difference counts as different, and so does
     one with a contradiction.
     """
-    tests = sum(not item.contradiction for item in found)
-    decided = [replace(item, needed=fewest_runs(None, tests)) for item in found]
-    tested = [place for place, item in enumerate(found) if item.p_value is not None]
-    p_values = [found[place].p_value or 0.0 for place in tested]
-    for number, place in enumerate(tested):
-        item, corrected = decided[place], float(holm(p_values)[number])
-        best_case = [*p_values[:number], item.smallest_p, *p_values[number + 1 :]]
+    needed = fewest_runs(None, sum(not item.contradiction for item in found))
+    decided = [replace(item, needed=needed) for item in found]
+    tested = {place: item.samples for place, item in enumerate(found) if item.samples}
+    p_values = [p_different(before, now) for before, now in tested.values()]
+    for number, (place, (before, now)) in enumerate(tested.items()):
+        best_case = [*p_values]
+        best_case[number] = smallest_p(len(before), len(now))
         if holm(best_case)[number] > LEVEL:
-            decided[place] = replace(item, outcome=RerunOutcome.DIFFERENT, p_value=None)
             continue
+        corrected = float(holm(p_values)[number])
         outcome = RerunOutcome.DIFFERENT if corrected <= LEVEL else RerunOutcome.NO_DIFFERENCE
-        decided[place] = replace(item, outcome=outcome, p_value=corrected)
+        decided[place] = replace(decided[place], outcome=outcome, p_value=corrected)
     return decided
 
 
@@ -180,25 +192,12 @@ def sentences(verification: Verification) -> list[str]:
     elif problem:
         test = "no test of the scores, because some seeds have none"
     elif verification.p_value is None:
-        test = (
-            f"no test of the scores, which takes {verification.needed} seeds or more, all with "
-            "finite scores"
-        )
+        needed = f"{verification.needed} seeds or more, all with finite scores"
+        test = f"no test of the scores, which takes {needed}"
     else:
         test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
-    if verification.changed:
-        why = f"changed: {'; '.join(verification.changed)}"
-    elif is_score:
-        why = (
-            "packages and processor are the same: the recorded score is not that of the trained "
-            "policy, or scoring has changed"
-        )
-    else:
-        why = (
-            "packages and processor are the same: esbench itself or the environment has changed, "
-            "or the algorithm or environment draws random numbers that do not depend on the seed "
-            "alone, or does not restore its whole state when a trial is resumed (agents begin new "
-            "episodes then)"
-        )
+    why = f"changed: {'; '.join(verification.changed)}"
+    if not verification.changed:
+        why = SCORING_CHANGED if is_score else TRAINING_CHANGED
     lines = [f"{start}: {how} (score {before} before, {now} now); {test}", why]
     return [*lines, f"{RerunOutcome.FAILED.value}: {problem}"] if problem else lines

@@ -31,7 +31,6 @@ from esbench.experiment.trials import open_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.leaderboard import submit as submissions
-from esbench.publish.leaderboard import table
 from esbench.publish.leaderboard.entries import (
     Entry,
     as_file,
@@ -47,11 +46,14 @@ from esbench.publish.leaderboard.submit import (
     submit,
 )
 from esbench.publish.leaderboard.table import (
+    COLUMNS,
     best_rows,
     best_sheet,
     leaderboard_rows,
+    policy_words,
     settings_words,
 )
+from esbench.publish.tables.render_table import records
 from esbench.results.cell import Cell
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
@@ -129,8 +131,7 @@ def without(trained: Path, copy: Path, *seeds: int) -> Path:
 
 
 def test_seeds_that_a_file_lacks_are_added(trained: Path, path: Path, tmp_path: Path) -> None:
-    whole = read_entry(path)
-    parts = tmp_path / "parts"
+    whole, parts = read_entry(path), tmp_path / "parts"
     written = submit(without(trained, tmp_path / "a", 1), parts)
     assert list(written.values()) == [SubmitAction.WRITTEN]
     (part,) = written
@@ -139,17 +140,13 @@ def test_seeds_that_a_file_lacks_are_added(trained: Path, path: Path, tmp_path: 
     edit(later / "seed-2", "result.json", lambda c: c.update(wall_time_s=1e3))
     assert submit(later, parts) == {part: SubmitAction.EXTENDED}
     found = read_entry(part)
-    assert found.seeds == whole.seeds == (0, 1, 2, 3)
-    assert found.runs == whole.runs
+    assert (found.seeds, found.runs, len(found.origins)) == ((0, 1, 2, 3), whole.runs, 2)
     assert [t.last_digest for t in found.cell.trials] == [t.last_digest for t in whole.cell.trials]
-    assert [found.origins[t.origin].versions["numpy"] for t in found.cell.trials] == [
-        whole.origins[0].versions["numpy"] if seed != 1 else "0.1" for seed in range(4)
-    ]
-    assert len(found.origins) == 2
+    there = [found.origins[trial.origin].versions["numpy"] for trial in found.cell.trials]
+    assert [version == "0.1" for version in there] == [False, True, False, False]
     assert found.cell.reference_score == pytest.approx(whole.cell.reference_score)
     assert found.curves is not None
     assert whole.curves is not None
-    assert found.curves.env_steps[-1] == pytest.approx(whole.curves.env_steps[-1], rel=0.1)
     for shown, expected in zip(found.curves.returns, whole.curves.returns, strict=True):
         np.testing.assert_allclose(
             np.interp(whole.curves.env_steps, found.curves.env_steps, np.array(shown, float)),
@@ -241,32 +238,18 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         in_all(changed("trial.json", lambda c: c["spec"].update(init_from=START))),
         "elsewhere",
     ),
-    "more than the budget": (
-        in_all(respecified(budget={"env_steps": 200})),
-        "goes on after .* 200",
-    ),
+    "more than the budget": (in_all(respecified(budget={"env_steps": 200})), "goes on after .* 20"),
     "less than the budget": (in_all(respecified(budget={"env_steps": 9000})), "ends after .* 9000"),
     "a stop": (changed("result.json", stopped="good enough"), "callback"),
-    "a stop by another target": (
-        lambda trial: [
-            in_all(respecified(budget={"target_return": 5.0}))(trial),
-            edit(trial, "result.json", lambda c: c.update(stopped="enough: 5")),
-        ],
-        "callback",
-    ),
     "a tuning seed": (respecified(seed=1_000_000), "for tuning"),
     "settings": (
         in_all(changed("trial.json", lambda c: c["spec"]["evaluation"].update(center=False))),
         "hash",
     ),
-    "another version": (
-        in_all(changed("trial.json", lambda c: c["spec"]["budget"].update(future=1))),
-        "future",
-    ),
     "unfinished": (lambda trial: (trial / "result.json").unlink(), "not done"),
     "few seeds": (
         lambda trial: [shutil.rmtree(trial.parent / f"seed-{seed}") for seed in (2, 3)],
-        "2 seeds",
+        "seeds 0, 1; expected 3 or more",
     ),
 }
 
@@ -279,17 +262,14 @@ def test_trials_that_do_not_agree_with_themselves_are_refused(
     change(trained / "seed-1")
     with pytest.raises(UsageError, match=words):
         submit(trained, tmp_path / "board")
-    assert not (tmp_path / "board").exists()
+    assert not list(tmp_path.glob("board/*.json"))
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (changed("trial.json", lambda c: c["labels"].update(algorithm="cma_es")), "another alg"),
-        (
-            changed("trial.json", lambda c: c["labels"].update(algorithm="openai|es")),
-            "holds openai",
-        ),
+        (changed("trial.json", lambda c: c["labels"].update(algorithm="openai|es")), "the labels"),
         (changed("trial.json", own_code={"my.py": "other"}), "the user code is"),
     ],
 )
@@ -308,19 +288,9 @@ def test_a_file_with_other_results_of_a_seed_is_not_extended(
 ) -> None:
     rewrite(lambda content: content["cell"]["trials"][1].update(last_digest="0" * 64))
     before = files(board)
-    with pytest.raises(UsageError, match="seed 1 has the last digest .* that of the file, 000"):
+    with pytest.raises(UsageError, match="seed 1 has .* results of the file, .* digest 000"):
         submit(trained, board)
     assert files(board) == before
-
-
-def test_a_target_that_is_a_file_is_refused_before_anything_is_played(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(submissions, "make_entry", None)
-    for out in (tmp_path / "file", tmp_path / "file" / "board"):
-        with pytest.raises(UsageError, match="is a file; expected a folder"):
-            submit(trained, out)
 
 
 def test_returns_are_not_compared_on_another_processor(trained: Path, tmp_path: Path) -> None:
@@ -352,10 +322,6 @@ def of_spec(**changes: Any) -> Callable[[Any], None]:
     return lambda content: content["cell"]["spec"].update(changes)
 
 
-def of_curves(**changes: Any) -> Callable[[Any], None]:
-    return lambda content: content["curves"].update(changes)
-
-
 def of_places(*places: int) -> Callable[[Any], None]:
     """Keep or repeat some seeds."""
 
@@ -370,12 +336,9 @@ def of_places(*places: int) -> Callable[[Any], None]:
 BAD_FILES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another environment": (lambda c: c["cell"].update(environment="A-v5"), r"A-v5.*Walk-v0"),
     "no specification": (lambda c: c["cell"].update(spec=None), "spec"),
-    "an empty specification": (lambda c: c["cell"].update(spec={}), "spec"),
     "no policy": (of_spec(policy={}), "spec"),
-    "no budget": (of_spec(budget={}), "spec"),
-    "few curves": (of_curves(returns=[[1.0]]), "curves"),
-    "short curves": (of_curves(ranks=[[0.5]] * 4), "curves"),
-    "no points": (of_curves(env_steps=[]), "curves"),
+    "few curves": (lambda c: c["curves"].update(returns=[[1.0]]), "curves"),
+    "short curves": (lambda c: c["curves"].update(ranks=[[0.5]] * 4), "curves"),
     "stopped": (lambda c: every_run(c, stopped="at its best"), "callback"),
     "started": (of_spec(init_from={"trial": "elsewhere"}), "elsewhere"),
     "tuned": (lambda c: every_run(c, seed=lambda t: t["seed"] + FIRST_TUNING_SEED), "for tuning"),
@@ -397,9 +360,7 @@ def test_a_file_that_nobody_can_repeat_is_refused(path: Path, board: Path, name:
         read_leaderboard(board)
 
 
-def test_an_edited_or_renamed_file_and_one_of_a_trial_are_refused(
-    esbench: Run, board: Path, path: Path, trained: Path
-) -> None:
+def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path, path: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace('"cpu_time_s": ', '"cpu_time_s": 1'))
     code, out, err = esbench("leaderboard", str(board))
@@ -408,8 +369,6 @@ def test_an_edited_or_renamed_file_and_one_of_a_trial_are_refused(
     assert esbench("leaderboard", str(board))[0] == 0
     path.rename(path.with_name("mine.json"))
     assert esbench("leaderboard", str(board))[0] == 2
-    with pytest.raises(UsageError, match="is a file of a trial; expected its folder"):
-        read_entry(trained / "seed-0" / "trial.json")
 
 
 # The table
@@ -424,20 +383,21 @@ def test_rows_are_sorted_and_filtered(board: Path, path: Path, rewrite: Rewrite)
     rewrite(better, keep=True)
     entries = read_leaderboard(board)
     rows = leaderboard_rows(entries)
-    assert [row.budget for row in rows] == [7, 600]
-    assert [row.algorithm for row in rows] == ["openai_es"] * 2  # budgets tell them apart
-    assert rows[0].score == pytest.approx(rows[1].score + 5)
+    assert [row.cell.budget for row in rows] == [7, 600]
+    assert [row.cell.algorithm for row in rows] == ["openai_es"] * 2  # budgets tell them apart
+    first, second = records(COLUMNS, rows)
+    assert first["score"] == pytest.approx(second["score"] + 5)
     runs = entries[0].runs
-    assert rows[0].env_steps == np.mean([run.env_steps for run in runs])
-    assert rows[0].tail == pytest.approx(np.mean([run.tail for run in runs]))
+    assert first["env_steps"] == np.mean([run.env_steps for run in runs])
+    assert first["tail"] == pytest.approx(np.mean([run.tail for run in runs]))
     with pytest.raises(UsageError, match="openai_es"):
         selected(entries, algorithms=["openai_is"])
     assert path.read_bytes() == kept
     other = json.loads(kept)
     del other[SEAL]
     other["cell"]["spec"]["environment"]["reward_shift"] = 1.0
-    same = parse(Entry, other, "same")
-    names = [row.algorithm for row in leaderboard_rows([*entries, same]) if row.budget > 7]
+    three = leaderboard_rows([*entries, parse(Entry, other, "same")])
+    names = {row.cell.algorithm for row in three if row.cell.budget > 7}
     assert len({name for name in names if name.startswith("openai_es #")}) == 2
 
 
@@ -445,29 +405,25 @@ def test_the_best_row_of_each_environment_and_how_many_overlap_it(
     esbench: Run, published: list[Entry]
 ) -> None:
     rows = leaderboard_rows(published)
+    every = records(COLUMNS, rows)
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
     best = json.loads(out)["rows"]
-    assert (code, len(best)) == (0, len({row.environment for row in rows}))
-    sheet = best_sheet(best_rows(rows), rows)
-    for one, cells in zip(best, sheet.body, strict=True):
-        own = [row for row in rows if row.environment == one["environment"]]
-        assert one["score"] == max(row.score for row in own)
-        alike = [row for row in own if row.budget == one["budget"]]
-        pairs = [(row.low, row.high) for row in alike]
-        overlapping = sum(low <= one["high"] and high >= one["low"] for low, high in pairs) - 1
-        named = dict(zip(sheet.header, cells, strict=True))
-        assert named["Environment"] == one["environment"]
-        assert named["Overlap"] == f"{overlapping} of {len(alike) - 1}"
+    assert (code, len(best)) == (0, len({row["environment"] for row in every}))
+    for one in best:
+        own = [row["score"] for row in every if row["environment"] == one["environment"]]
+        assert one["score"] == max(own)
     # Rows of other algorithms count although they are not shown, also those that are better.
-    (hopper,) = (row for row in rows if row.title == "random_search on Hopper-v5")
-    alone = best_sheet([hopper], rows)
-    overlap = dict(zip(alone.header, alone.body[0], strict=True))["Overlap"]
-    alike = [row for row in rows if row.environment == "Hopper-v5" and row.budget == hopper.budget]
-    better = [row for row in alike if row.low > hopper.high]
-    assert len(better) > 10
-    overlapping, others = map(int, overlap.split(" of "))
-    assert overlapping <= others - len(better)
-    assert others == len(alike) - 1
+    (hopper,) = (row for row in rows if row.cell.title == "random_search on Hopper-v5")
+    sheets = [best_sheet(best_rows(rows), rows), best_sheet([hopper], rows)]
+    overlaps = [cells[sheet.header.index("Overlap")] for sheet in sheets for cells in sheet.body]
+    shown = [*best, *records(COLUMNS, [hopper])]
+    for one, overlap in zip(shown, overlaps, strict=True):
+        place = one["environment"], one["budget"]
+        alike = [row for row in every if (row["environment"], row["budget"]) == place]
+        better = sum(row["low"] > one["high"] for row in alike)
+        worse = sum(row["high"] < one["low"] for row in alike)
+        assert overlap == f"{len(alike) - better - worse - 1} of {len(alike) - 1}"
+    assert better > 10
 
 
 def test_the_name_of_an_algorithm_selects_all_of_its_labels() -> None:
@@ -477,7 +433,7 @@ def test_the_name_of_an_algorithm_selects_all_of_its_labels() -> None:
     assert {entry.cell.algorithm for entry in found} == {"openai_es_short", "ars_short"}
     found = selected(entries, ["CartPole-v1"])
     assert {entry.cell.algorithm for entry in found} == {"openai_es"}
-    with pytest.raises(UsageError, match=r"cma_es on CartPole-v1 .*it has HalfCheetah-v5$"):
+    with pytest.raises(UsageError, match="no result of cma_es on CartPole-v1"):
         selected(entries, ["CartPole-v1"], ["cma_es"])
 
 
@@ -496,21 +452,12 @@ def test_settings_include_those_of_policy_episodes_and_validation() -> None:
     assert "max_episode_steps" not in checked
 
 
-def test_what_is_not_installed_hides_no_row(
-    board: Path, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch, published: list[Entry]
-) -> None:
-    def missing(name: str) -> Any:
-        raise UsageError(f"agent {name!r}: its package is not installed")
-
-    entries = [e for e in published if e.cell.algorithm == "ppo"]
-    known = [settings_words(entry) for entry in entries]
-    monkeypatch.setattr(table, "trainer_settings", missing)
-    assert len(leaderboard_rows(entries)) == len(entries) == len(known)
-    assert all(len(settings_words(e)) < len(k) for e, k in zip(entries, known, strict=True))
-    rewrite(lambda c: c["cell"]["spec"]["policy"].update(template="theirs"), keep=True)
+def test_what_is_not_installed_hides_no_row(board: Path, rewrite: Rewrite) -> None:
+    rewrite(lambda c: c["cell"]["spec"]["policy"].update(template="theirs"))
     rewrite(lambda c: c["cell"]["spec"]["policy"].update(settings={"hidden": 1.5}), keep=True)
-    texts = [row.policy_text.split()[0] for row in leaderboard_rows(read_leaderboard(board))]
-    assert sorted(texts)[1:] == ["theirs", "theirs"]
+    rows = leaderboard_rows(read_leaderboard(board))
+    assert {policy_words(row.entry).split()[0] for row in rows} == {"theirs"}
+    assert [settings_words(row.entry) for row in rows] == ["", ""]
 
 
 def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_path: Path) -> None:

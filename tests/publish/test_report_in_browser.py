@@ -252,7 +252,7 @@ def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: 
     entries = read_leaderboard(PUBLISHED)
     hopper = [entry for entry in entries if entry.cell.environment == "Hopper-v5"]
     page_file = tmp_path / "leaderboard.html"
-    page_file.write_text(render(leaderboard_rows(entries), entries))
+    page_file.write_text(render(leaderboard_rows(entries)))
     with opened(browser, page_file, viewport={"width": 1240, "height": 900}) as page:
         table = page.locator("main .scroll").first
         assert table.evaluate("node => node.scrollWidth <= node.clientWidth")

@@ -1,6 +1,5 @@
 """The generated pages of the documentation: facts of invented entries are found in them."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ from fake_entries import fake_suite
 from results_parts import (
     beside_agents,
     best_table,
-    linked_names,
     overall_table,
     published_settings,
 )
@@ -87,7 +85,7 @@ def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite
     assert scores == sorted(scores, reverse=True)
     assert [row[1].startswith("**") for row in done] == [True, False, False, False, False]
     own = suite_results(suite, "Hopper-v5")
-    assert scores == pytest.approx([each.row.score for each in own], rel=2e-4)
+    assert scores == pytest.approx([each.cell.score for each in own], rel=2e-4)
 
 
 def test_all_scores_of_a_suite_are_in_one_table(pages: Path, suite: Suite) -> None:
@@ -97,9 +95,9 @@ def test_all_scores_of_a_suite_are_in_one_table(pages: Path, suite: Suite) -> No
     for column, environment in enumerate(suite.environments, start=1):
         scores = {re.sub(r".*`(\w+)`.*", r"\1", row[0]): row[column] for row in body}
         best, *others = suite_results(suite, environment)
-        assert scores[best.row.algorithm] == f"**{format_number(best.row.score)}**"
+        assert scores[best.cell.algorithm] == f"**{format_number(best.cell.score)}**"
         for each in others:
-            assert scores[each.row.algorithm].startswith(format_number(each.row.score))
+            assert scores[each.cell.algorithm].startswith(format_number(each.cell.score))
 
 
 def test_an_environment_without_results_names_what_is_planned(pages: Path) -> None:
@@ -120,16 +118,6 @@ def test_every_row_has_its_command_commit_and_file(pages: Path, entries: list[En
             assert "c" * 40 in text
 
 
-def test_an_overlapping_interval_is_marked(suite: Suite) -> None:
-    for environment in suite.environments:
-        best, *others = suite_results(suite, environment)
-        assert best.standing == "best"
-        table = environment_table([best, *others]).splitlines()[3:]
-        for each, line in zip(others, table[1:], strict=True):
-            overlaps = each.row.high >= best.row.low
-            assert (each.standing == "tied") == overlaps == (" = |" in line)
-
-
 def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
     entries: list[Entry],
 ) -> None:
@@ -144,6 +132,13 @@ def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
         if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm in scores
     ]
     rows = suite_results(read_suite("mujoco-mlp", changed), "Hopper-v5")
+    assert {each.cell.algorithm: each.standing for each in rows} == {
+        "snes": "best",
+        "pgpe": "worse",
+        "openai_es": "tied",
+    }
+    for each, line in zip(rows, environment_table(rows).splitlines()[3:], strict=True):
+        assert (" = |" in line) == (each.standing == "tied")
     table = best_table({"Hopper-v5": rows}).splitlines()
     cells = dict(zip(*(re.split(r" \| ", line.strip("| ")) for line in table[1::2]), strict=True))
     assert "snes" in cells["Best"]
@@ -160,14 +155,6 @@ def test_one_best_row_per_environment_names_its_suite(pages: Path, suite: Suite)
         assert f"`{best.algorithm}`" in line
         assert format_number(best.score) in line
         assert "suites/mujoco-mlp.md" in line
-
-
-def test_a_long_list_of_names_is_cut(suite: Suite) -> None:
-    rows = suite_results(suite, "Hopper-v5")
-    assert linked_names(rows[:2], "").count("](") == 2
-    long = linked_names(rows * 3, "")
-    assert long.count("](") == 6
-    assert long.endswith(f" and {3 * len(rows) - 6} more")
 
 
 def test_overall_scores_are_those_of_all_environments(suite: Suite) -> None:
@@ -189,19 +176,14 @@ def test_published_settings_stand_beside_those_of_the_same_algorithm() -> None:
     own = fake_suite("mujoco", without=["ppo"])
     published = fake_suite("wong-2024")
     suites = [read_suite(name, [*own, *published]) for name in ("mujoco", "wong-2024")]
-    table = published_settings(suites)
-    (line,) = [line for line in table.splitlines() if "Hopper-v5" in line]
-    pair = [
-        next(
-            entry
-            for entry in entries
-            if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm == name
-        )
-        for entries, name in ((own, "ars"), (published, "ars_wong"))
-    ]
-    texts = [format_number(float(iqm(entry.scores))) for entry in pair]
-    p_value = p_different(pair[0].scores, pair[1].scores)
-    assert f"{' → '.join(texts)} ({p_value:.3f})" in line
+    (line,) = [line for line in published_settings(suites).splitlines() if "Hopper-v5" in line]
+    before, after = (
+        entry.scores
+        for entry in (*own, *published)
+        if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm in ("ars", "ars_wong")
+    )
+    texts = " → ".join(format_number(float(iqm(scores))) for scores in (before, after))
+    assert f"{texts} ({p_different(before, after):.3f})" in line
     assert published_settings(suites[:1]) == ""
 
 
@@ -210,11 +192,12 @@ def test_an_agent_stands_above_the_best_search(suite: Suite) -> None:
     assert beside_agents({"Hopper-v5": rows}) == ""
     cell = rows[-1].entry.cell
     agent = cell.model_copy(update={"spec": {**(cell.spec or {}), "policy": None}})
-    last = replace(rows[-1], entry=rows[-1].entry.model_copy(update={"cell": agent}))
+    entry = rows[-1].entry.model_copy(update={"cell": agent})
+    last = replace(rows[-1], row=replace(rows[-1].row, entry=entry))
     table = beside_agents({"Hopper-v5": [*rows[:-1], last]}).splitlines()[3:]
     assert len(table) == 2
     assert all(
-        each.row.algorithm in line for each, line in zip((last, rows[0]), table, strict=True)
+        each.cell.algorithm in line for each, line in zip((last, rows[0]), table, strict=True)
     )
 
 
@@ -228,40 +211,27 @@ def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
 def test_the_largest_return_is_compared_with_the_score(pages: Path, suite: Suite) -> None:
     text = (pages / "parts" / "best-seen.md").read_text()
     rows: list[Result] = [r for name in suite.environments for r in suite_results(suite, name)]
-    above = sum(each.row.best_seen > each.row.score for each in rows)
+    above = sum(each.row.best_seen > each.cell.score for each in rows)
     assert f"In {above} of 10 rows" in text
 
 
 def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> None:
-    entry = entries[0]
-    at = {100.0: 1.0, 200.0: 5.0, 300.0: 9.0}
+    entry = with_scores(entries[0], range(len(entries[0].runs)))
+    curves = [
+        BestSoFar(env_steps=(scale * 100.0, scale * 200.0), returns=(1.0, 5.0))
+        for scale in (3, 2, 2, 2)
+    ]
     runs = tuple(
-        run.model_copy(
-            update={
-                "env_steps": 1000,
-                "best_so_far": BestSoFar(
-                    env_steps=tuple(steps * (2 if n else 3) for steps in at),
-                    returns=tuple(at.values()),
-                ),
-            }
-        )
-        for n, run in enumerate(entry.runs)
+        run.model_copy(update={"env_steps": 350, "best_so_far": curve})
+        for run, curve in zip(entry.runs, curves, strict=True)
     )
-    trials = tuple(
-        t.model_copy(update={"score": float(n)}) for n, t in enumerate(entry.cell.trials)
-    )
-    cell = entry.cell.model_copy(update={"trials": trials})
-    own = entry.model_copy(update={"runs": runs, "cell": cell})
-    assert thresholds.steps_to(own, 1, 4.0) == 400
+    own = entry.model_copy(update={"runs": runs})
+    assert [thresholds.steps_to(own, place, 4.0) for place in range(4)] == [600, 400, 400, 400]
     assert thresholds.own_text(own, 4.0) == "**400** (4/4)"
-    assert thresholds.steps_to(own, 3, 2.5) == 400  # earlier than by its final score
-    assert thresholds.steps_to(own, 0, 9.5) == math.inf
+    assert thresholds.steps_to(own, 3, 2.5) == 350  # by its final score, 3
     assert thresholds.own_text(own, 9.5) == "**never** (0/4)"
-    named = cell.model_copy(update={"algorithm": "mine"})
-    variant = own.model_copy(update={"cell": named})
-    assert thresholds.own_text(variant, 4.0) == "**400** (4/4) `mine`"
-    final = entry.model_copy(update={"runs": runs})
-    assert thresholds.steps_to(final, 0, min(50.0, final.scores[0])) <= 1000
+    named = own.model_copy(update={"cell": own.cell.model_copy(update={"algorithm": "mine"})})
+    assert thresholds.own_text(named, 4.0) == "**400** (4/4) `mine`"
 
 
 def test_the_published_steps_are_those_of_the_file() -> None:

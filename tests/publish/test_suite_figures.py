@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import Table
 from esbench.core.units import format_number
 from esbench.publish.leaderboard.entries import Entry, as_file
-from esbench.publish.leaderboard.suite_figures import complete, suite_drawings
+from esbench.publish.leaderboard.suite_figures import in_every_scale, suite_drawings
 from esbench.publish.leaderboard.suites import SettingsOrigin, Suite, read_suite, suite_names
 from esbench.results.statistics.estimates import iqm
 
@@ -40,27 +38,20 @@ def test_suites_are_the_named_grids_that_say_so() -> None:
         read_suite("mujoko", [])
 
 
-def test_every_cell_of_the_grid_has_its_entry_and_says_what_is_missing(suite: Suite) -> None:
+def test_every_cell_of_the_grid_has_its_entry_and_the_origin_of_its_settings(
+    suite: Suite,
+) -> None:
     assert suite.environments == ["HalfCheetah-v5", "Hopper-v5"]
     assert len(suite.cells) == 12
+    origins = {}
     for cell in suite.cells:
+        key = cell.environment, cell.algorithm
         if cell.algorithm == "ars":
             assert (cell.shown, cell.missing) == (None, tuple(range(10)))
         else:
-            assert cell.shown is not None
-            assert (cell.shown.cell.environment, cell.shown.cell.algorithm) == (
-                cell.environment,
-                cell.algorithm,
-            )
+            ((entry, origins[key]),) = cell.entries
+            assert (entry.cell.environment, entry.cell.algorithm) == key
             assert cell.missing == (4, 5, 6, 7, 8, 9)
-
-
-def test_the_origin_of_settings_is_known(suite: Suite) -> None:
-    origins = {
-        (cell.environment, cell.algorithm): origin
-        for cell in suite.cells
-        for _, origin in cell.entries
-    }
     assert origins["Hopper-v5", "openai_es"] is SettingsOrigin.FILE
     assert origins["Hopper-v5", "snes"] is SettingsOrigin.DEFAULTS
 
@@ -112,61 +103,24 @@ def test_every_figure_has_every_algorithm_and_environment(suite: Suite) -> None:
         suite_drawings(read_suite("mujoco-mlp", []))
 
 
-def test_a_profile_has_the_algorithms_that_have_run_everywhere(suite: Suite) -> None:
-    every = suite.shown
-    assert complete(every) == every
-    (lost, *rest) = every
-    kept = complete(rest)
+def test_a_profile_has_the_algorithms_that_have_run_everywhere(
+    entries: list[Entry], suite: Suite
+) -> None:
+    assert in_every_scale(suite) == suite.shown
+    lost = suite.shown[0].cell
+    kept = in_every_scale(read_suite("mujoco-mlp", [e for e in entries if e.cell != lost]))
     assert {entry.cell.environment for entry in kept} == set(suite.environments)
-    assert {entry.cell.algorithm for entry in kept} == {entry.cell.algorithm for entry in every} - {
-        lost.cell.algorithm
-    }
-    assert complete([lost]) == [lost]
-    assert complete([]) == []
-
-
-def test_the_largest_grid_is_found_among_many_environments(entries: list[Entry]) -> None:
-    """Compared with all subsets of the environments; and more of them than subsets can be tried."""
-    rng = np.random.default_rng(0)
-    for size in (*[5] * 20, 22):
-        grid = [
-            with_cell(entries[0], environment=f"E{place}", algorithm=f"a{number}")
-            for place, number in product(range(size), range(4))
-            if rng.random() < 0.7
-        ]
-        kept = {(entry.cell.environment, entry.cell.algorithm) for entry in complete(grid)}
-        environments, algorithms = ({pair[part] for pair in kept} for part in (0, 1))
-        assert kept == set(product(environments, algorithms))
-        if size == 5:
-            assert len(kept) == max(map(len, grids(grid)))
-
-
-def grids(entries: list[Entry]) -> Iterator[list[tuple[str, str]]]:
-    """The pairs of every choice of environments and the algorithms that all of them have."""
-    names: dict[str, set[str]] = {}
-    for entry in entries:
-        names.setdefault(entry.cell.environment, set()).add(entry.cell.algorithm)
-    for size in range(1, len(names) + 1):
-        for own in combinations(names, size):
-            yield list(product(own, set.intersection(*map(names.__getitem__, own))))
-
-
-def with_cell(entry: Entry, **changes: str) -> Entry:
-    return entry.model_copy(update={"cell": entry.cell.model_copy(update=changes)})
+    names = {entry.cell.algorithm for entry in suite.shown}
+    assert {entry.cell.algorithm for entry in kept} == names - {lost.algorithm}
 
 
 def test_a_point_is_the_median_and_the_tail_of_its_cell(suite: Suite) -> None:
     panel = suite_drawings(suite)["tails"].make().axes[0]
-    for line in panel.lines:
-        if line.get_label() == "snes":
-            x, y = line.get_data()
-    (entry,) = [
-        e
-        for e in suite.shown
-        if (e.cell.environment, e.cell.algorithm) == ("HalfCheetah-v5", "snes")
-    ]
-    assert x[0] == pytest.approx(np.mean([run.quantiles[4] for run in entry.runs]))
-    assert y[0] == pytest.approx(np.mean([run.tail for run in entry.runs]))
+    points = {str(line.get_label()): line.get_data() for line in panel.lines}
+    for entry in suite.shown[: len(panel.get_legend_handles_labels()[1])]:
+        x, y = points[entry.cell.algorithm]
+        assert x[0] == pytest.approx(np.mean([run.quantiles[4] for run in entry.runs]))
+        assert y[0] == pytest.approx(np.mean([run.tail for run in entry.runs]))
 
 
 def test_the_script_draws_the_files_of_a_leaderboard(entries: list[Entry], tmp_path: Path) -> None:

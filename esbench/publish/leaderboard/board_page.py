@@ -16,50 +16,49 @@ from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import format_duration, format_number, format_steps
 from esbench.publish.html.report import template
 from esbench.publish.leaderboard.entries import QUANTILES, Entry
-from esbench.publish.leaderboard.table import LeaderboardRow, leaderboard_sheet, settings_words
+from esbench.publish.leaderboard.table import (
+    LeaderboardRow,
+    leaderboard_sheet,
+    policy_words,
+    settings_words,
+)
 from esbench.publish.tables.render_table import TEXTS
 from esbench.results.statistics.curves import Band
 
 WIDTH: Final = 120.0  # of a small curve, in pixels
 HEIGHT: Final = 30.0
+FILTERS: Final = ("environment", "algorithm", "policy", "budget")
 
 
-def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry], folder: str = "") -> str:
-    """The page of some rows, whose entries are among ``entries``; equal ones give equal bytes.
+def render(rows: Sequence[LeaderboardRow], folder: str = "") -> str:
+    """The page of some rows; equal ones give equal bytes.
 
     ``folder`` is that of the leaderboard, if it is not the default one.
     """
-    found = {entry.file_name: entry for entry in entries}
     sheet = leaderboard_sheet(rows)
-    bands: dict[str, Band] = {}
-    bands_in: dict[str, list[Band]] = {row.environment: [] for row in rows}
-    for row in rows:
-        if curves := found[row.file].curves:
-            bands[row.file] = curves.bands()[0]
-            bands_in[row.environment].append(bands[row.file])
+    bands = [row.entry.curves.bands()[0] if row.entry.curves else None for row in rows]
+    alike: dict[str, list[Band]] = {row.cell.environment: [] for row in rows}
+    for row, band in zip(rows, bands, strict=True):
+        alike[row.cell.environment] += [band] if band else []
     shown: list[Json] = [
         {
             "filters": {
-                "environment": row.environment,
-                "algorithm": found[row.file].cell.algorithm,
-                "policy": row.policy_text,
-                "budget": format_steps(row.budget),
+                "environment": row.cell.environment,
+                "algorithm": row.cell.label,
+                "policy": policy_words(row.entry),
+                "budget": format_steps(row.cell.budget),
             },
-            "title": row.title,
+            "title": row.cell.title,
             "cells": cells,
-            "curve": _paths(bands.get(row.file), bands_in[row.environment]),
-            "facts": _facts(row, found[row.file]),
-            "seeds": _seeds(found[row.file]),
+            "curve": _paths(band, alike[row.cell.environment]),
+            "facts": _facts(row),
+            "seeds": _seeds(row.entry),
         }
-        for row, cells in zip(rows, sheet.body, strict=True)
+        for row, cells, band in zip(rows, sheet.body, bands, strict=True)
     ]
-    budgets = sorted({row.budget for row in rows})
-    choices = {
-        "environment": list(dict.fromkeys(item["filters"]["environment"] for item in shown)),
-        "algorithm": sorted({item["filters"]["algorithm"] for item in shown}),
-        "policy": sorted({row.policy_text for row in rows}),
-        "budget": list(dict.fromkeys(map(format_steps, budgets))),
-    }
+    budgets = sorted({row.cell.budget for row in rows})
+    choices = {name: sorted({item["filters"][name] for item in shown}) for name in FILTERS}
+    choices["budget"] = list(dict.fromkeys(map(format_steps, budgets)))
     return template("leaderboard.html").render(
         header=sheet.header,
         texts=TEXTS,
@@ -71,18 +70,20 @@ def render(rows: Sequence[LeaderboardRow], entries: Sequence[Entry], folder: str
     )
 
 
-def _facts(row: LeaderboardRow, entry: Entry) -> dict[str, str]:
+def _facts(row: LeaderboardRow) -> dict[str, str]:
+    cell, entry = row.cell, row.entry
+    reference = f"{format_number(cell.reference_score)} ({entry.cell.reference_source})"
     facts = {
-        "Policy": row.policy_text,
+        "Policy": policy_words(entry),
         "Settings": settings_words(entry) or "defaults",
-        "Command": "; ".join(row.commands),
+        "Command": "; ".join(entry.commands),
         "Commit": ", ".join(row.commits),
         "Hardware": ", ".join(row.hardware),
-        "Wall-clock time": format_duration(row.wall_time_s),
-        "Random policy": format_number(row.random_score),
-        "Reference": f"{format_number(row.reference_score)} ({row.reference_source})",
+        "Wall-clock time": format_duration(cell.mean_cost("wall_time_s")),
+        "Random policy": format_number(cell.random_score),
+        "Reference": reference,
         "Versions": ", ".join(f"{name} {text}" for name, text in row.versions.items()),
-        "File": row.file,
+        "File": entry.file_name,
     }
     return {name: text for name, text in facts.items() if text}
 

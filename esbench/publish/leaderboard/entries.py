@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.core.arrays import Floats, float_digest
-from esbench.core.errors import UsageError, suggestion
+from esbench.core.errors import UsageError, unknown
 from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
@@ -38,8 +37,6 @@ FORMAT: Final = 2
 QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 FILE_VARIANT_DIGITS: Final = 8
 LEVELS: Final = 64  # of the best return so far
-SLACK: Final = 1e-9  # of a comparison of means that were added in different orders
-_NAMES: Final = ("environment", "algorithm")
 _NUMBERS: Final = re.compile(r"\[\n\s*((?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*)\n\s*\]")
 _FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
 _Count = Annotated[int, Field(ge=0)]
@@ -118,14 +115,6 @@ class EntryCurves(Settings):
             ranks=tuple(rounded(row, digits=4) for row in ranks),
         )
 
-    def fits(self, runs: int) -> bool:
-        """Whether there are points, and one curve of each kind per run with a value for each."""
-        points = len(self.env_steps)
-        return points > 0 and all(
-            [len(curve) for curve in curves] == [points] * runs
-            for curves in (self.returns, self.ranks)
-        )
-
     def bands(self) -> tuple[Band, Band]:
         """The IQM over seeds with its pointwise interval, of the returns and of the ranks."""
         grid = np.array(self.env_steps)
@@ -180,11 +169,6 @@ class Entry(Settings):
         return str(self.spec["algorithm"]["name"])
 
     @property
-    def environment(self) -> str:
-        """The name of the environment that the specification trains."""
-        return str(self.spec["environment"]["id"])
-
-    @property
     def file_name(self) -> str:
         """The name of the file, which is that of every entry with this specification."""
         policy = () if self.cell.policy == DEFAULT_LABEL else (self.cell.policy,)
@@ -197,6 +181,7 @@ class Entry(Settings):
         runs = tuple(
             replace(
                 run,
+                description={**run.description, "own_code": self.own_code},
                 known_scores={**run.known_scores, "tail": own.tail},
                 variety="one" if own.one_episode else "varied",
                 env_steps=own.env_steps,
@@ -217,12 +202,17 @@ def as_file(entry: Entry) -> bytes:
     return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text).encode()
 
 
+def at_target(spec: Json, stopped: str | None) -> bool:
+    """Whether training has stopped because it reached the target of its budget."""
+    target = spec["budget"]["target_return"]
+    return target is not None and TargetReturn(target).stopped(stopped or "")
+
+
 def why_unrepeatable(spec: Json, seed: int, stopped: str | None) -> str:
     """Why a specification and a seed do not determine a trial, or empty."""
-    target = spec["budget"]["target_return"]
     if init := spec.get("init_from"):
         return f"starts from the policy of {init['trial']}"
-    if stopped and (target is None or not TargetReturn(target).stopped(stopped)):
+    if stopped and not at_target(spec, stopped):
         return f"was stopped by a callback ({stopped})"
     if seed >= FIRST_TUNING_SEED:
         return f"has the seed {seed}; those from {FIRST_TUNING_SEED} on are for tuning"
@@ -243,13 +233,9 @@ def checked_entry(content: Any, path: Path) -> Entry:
     UsageError if it is of another format or kind, edited or renamed, or if a trial cannot be
     repeated.
     """
-    if isinstance(content, dict) and "spec" in content:
-        raise UsageError(
-            f"{path} is a file of a trial; expected its folder, or a file of 'esbench submit'"
-        )
     known = content.get("format") if isinstance(content, dict) else None
     if known != FORMAT:
-        expected = f"expected {FORMAT}, of a file by 'esbench submit'"
+        expected = f"expected {FORMAT}, of a file by 'esbench submit', or the folder of a trial"
         raise UsageError(f"{path}: leaderboard format {known!r}; {expected}")
     recorded = content.pop(SEAL, None)
     if recorded != (actual := digest_of(content)):
@@ -258,44 +244,35 @@ def checked_entry(content: Any, path: Path) -> Entry:
             "edited; submit its trials again"
         )
     entry = parse(Entry, content, str(path))
-    if problem := _problem(entry):
+    for problem in _problems(entry):
         raise UsageError(f"{path}: {problem}")
     if path.name != entry.file_name:
         raise UsageError(f"{path}: expected the name {entry.file_name} for its content")
     return entry
 
 
-def _problem(entry: Entry) -> str:
-    """Why the parts of an entry do not belong together; empty if they do."""
-    cell, trials, runs, count = entry.cell, entry.cell.trials, entry.runs, len(entry.cell.trials)
+def _problems(entry: Entry) -> Iterator[str]:
+    """Why the parts of an entry do not belong together; the first one counts."""
+    cell, runs, curves, seeds = entry.cell, entry.runs, entry.curves, entry.seeds
     if cell.spec is None:
-        return "no specification; expected that of its trials"
-    if cell.environment != entry.environment:
-        return f"the environment {cell.environment!r}; expected that trained, {entry.environment!r}"
+        yield "no specification; expected that of its trials"
+    if cell.environment != (trained := entry.spec["environment"]["id"]):
+        yield f"the environment {cell.environment!r}; expected that trained, {trained!r}"
     if cell.algorithm != entry.algorithm and cell.algorithm in trainer_names():
-        return f"the label {cell.algorithm!r}, which is another algorithm; expected one of your own"
-    if not len(runs) == len(entry.scores) == count:
-        return (
-            f"{len(runs)} runs and {len(entry.scores)} finite scores of {count} trials; expected "
-            "one of each per trial"
-        )
-    if entry.curves is not None and not entry.curves.fits(count):
-        return f"expected curves of {count} seeds with as many values as env_steps"
-    for seed, score, run in zip(entry.seeds, entry.scores, runs, strict=True):
-        bounds = run.quantiles[0], run.tail, score, run.quantiles[-1]
-        if any(low - high > SLACK * max(1.0, abs(high)) for low, high in pairwise(bounds)):
-            return (
-                f"seed {seed} has the lowest return, the tail, the score and the highest return "
-                f"{', '.join(f'{bound:.10g}' for bound in bounds)}: expected an ascending order"
-            )
-        if reason := why_unrepeatable(cell.spec, seed, run.stopped):
-            return f"seed {seed} {reason}; expected a trial that its specification determines"
-    if len({*entry.seeds}) < len(trials) or len(trials) < MIN_RUNS:
-        seeds = ", ".join(map(str, entry.seeds))
-        return f"seeds {seeds}; expected {MIN_RUNS} or more, each once"
-    if any(trial.origin >= len(entry.origins) for trial in trials):
-        return "a trial has an origin that the file lacks"
-    return ""
+        yield f"the label {cell.algorithm!r} is another algorithm; expected one of your own"
+    if not len(runs) == len(entry.scores) == len(seeds):
+        yield f"{len(runs)} runs with {len(entry.scores)} scores; expected {len(seeds)} of each"
+    if curves is not None:
+        shapes = {np.shape(each) for each in (curves.returns, curves.ranks)}
+        if shapes != {(len(seeds), len(curves.env_steps) or 1)}:
+            yield f"expected curves of {len(seeds)} seeds with as many values as env_steps"
+    for seed, run in zip(seeds, runs, strict=True):
+        if reason := why_unrepeatable(entry.spec, seed, run.stopped):
+            yield f"seed {seed} {reason}; expected a trial that its specification determines"
+    if len({*seeds}) < len(seeds) or len(seeds) < MIN_RUNS:
+        yield f"seeds {', '.join(map(str, seeds))}; expected {MIN_RUNS} or more, each once"
+    if any(trial.origin >= len(entry.origins) for trial in cell.trials):
+        yield "a trial has an origin that the file lacks"
 
 
 def is_leaderboard(path: Path) -> bool:
@@ -330,25 +307,23 @@ def selected(
     UsageError, with the nearest name, if there is no such environment or algorithm, or if there is
     no entry of both.
     """
-    labels = {name for e in entries for name in (e.cell.algorithm, e.algorithm)}
-    names = [{entry.cell.environment for entry in entries}, labels]
-    for what, known, wanted in zip(_NAMES, names, (environments, algorithms), strict=True):
-        for each in wanted:
-            if each not in known:
-                near = suggestion(each, known)
-                raise UsageError(f"no {what} {each!r} in the leaderboard; {near}")
-    of_algorithms = [
+    known = {
+        "environment": (environments, {entry.cell.environment for entry in entries}),
+        "algorithm": (algorithms, {n for e in entries for n in (e.cell.algorithm, e.algorithm)}),
+    }
+    for kind, (wanted, names) in known.items():
+        for name in wanted:
+            if name not in names:
+                raise unknown(f"{kind} of the leaderboard", name, names)
+    found = [
         entry
         for entry in entries
-        if not algorithms or {entry.cell.algorithm, entry.algorithm} & {*algorithms}
+        if (not environments or entry.cell.environment in environments)
+        and (not algorithms or {entry.cell.algorithm, entry.algorithm} & {*algorithms})
     ]
-    found = [e for e in of_algorithms if not environments or e.cell.environment in environments]
-    if entries and not found:
-        others = ", ".join(sorted({entry.cell.environment for entry in of_algorithms}))
-        raise UsageError(
-            f"no result of {' or '.join(algorithms)} on {' or '.join(environments)} in the "
-            f"leaderboard; it has {others}"
-        )
+    if not found:
+        what = f"{' or '.join(algorithms)} on {' or '.join(environments)}"
+        raise UsageError(f"the leaderboard has no result of {what}; expected both in one row")
     return found
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 
 from esbench.core.errors import UsageError
-from esbench.core.files import DISTINCT_LABELS, require_folder
+from esbench.core.files import require_folder
 from esbench.core.json_text import parse_json
-from esbench.core.units import counted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
@@ -30,16 +28,9 @@ from esbench.publish.leaderboard.entries import (
     run_summary,
     why_unrepeatable,
 )
-from esbench.results.baselines import (
-    OWN_MEAN,
-    FrozenCell,
-    FrozenTrial,
-    done_cells,
-    freeze_cell,
-)
+from esbench.results.baselines import OWN_MEAN, FrozenTrial, done_cells, freeze_cell
 from esbench.results.cell import Cell
 from esbench.results.statistics.curves import align, on_grid
-from esbench.results.statistics.estimates import MIN_RUNS
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import only_writer, write_bytes
 from esbench.store.provenance import (
@@ -57,22 +48,10 @@ from esbench.store.trial_folder import TrialFolder
 CURVE_POINTS: Final = 50
 # Options that change no result, and whether they have a value.
 NO_RESULT: Final = {
-    "--out": True,
-    "--workers": True,
-    "--at-once": True,
-    "--keep": True,
+    **dict.fromkeys(("--out", "--workers", "--at-once", "--keep", "--engine", "--address"), True),
+    **dict.fromkeys(("--track", "--record", "--episode-timeout", "--trial-timeout"), True),
     "--quiet": False,
-    "--engine": True,
-    "--address": True,
-    "--track": True,
-    "--record": True,
-    "--episode-timeout": True,
-    "--trial-timeout": True,
 }
-_EXPECTED_TRIAL: Final = (
-    "expected a trial whose seed is not for tuning and that others can train again from its "
-    "specification alone"
-)
 
 
 class SubmitAction(StrEnum):
@@ -158,24 +137,23 @@ def check_trial(trial: TrialFolder, pool: Engine) -> None:
     """Raises UsageError if specification, rows, checkpoint and result of a trial do not agree."""
     spec, result, description = trial.spec(), trial.result(), trial.description()
     if reason := why_unrepeatable(description["spec"], spec.seed, result.get("stopped")):
-        raise UsageError(f"{trial.path} {reason}; {_EXPECTED_TRIAL}")
-    returns = result.get("returns") or []
-    finite = result["score"] is not None and None not in returns
-    rows = trial.records()
-    last = vars(rows[-1]) if rows else {}
+        raise UsageError(f"{trial.path} {reason}; expected a trial that others can train again")
+    returns, rows = result.get("returns") or [], trial.records()
+    if result["score"] is None or None in returns:
+        raise UsageError(f"{trial.path}: the score is not finite; expected finite returns")
+    last = rows[-1] if rows else None
     for what, seen, expected in (
-        ("the hash of trial.json", description.get("hash"), spec.hash),
-        ("the hash of result.json", result.get("hash"), spec.hash),
-        ("the number of held-out returns", len(returns), spec.evaluation.episodes),
-        ("the number of held-out lengths", len(result.get("lengths") or []), len(returns)),
-        ("whether the score is finite", finite, True),
-        ("the score", result["score"], float(np.mean(returns)) if finite and returns else None),
-        ("the last digest of the rows", last.get("digest"), result.get("digest")),
-        ("the number of rows", len(rows), result.get("generations")),
-        ("the steps of the rows", last.get("env_steps"), result["env_steps"]),
+        ("hash of trial.json", description.get("hash"), spec.hash),
+        ("hash of result.json", result.get("hash"), spec.hash),
+        ("number of held-out returns", len(returns), spec.evaluation.episodes),
+        ("number of held-out lengths", len(result.get("lengths") or []), len(returns)),
+        ("score", result["score"], float(np.mean(returns)) if returns else None),
+        ("last digest of the rows", last and last.digest, result.get("digest")),
+        ("number of rows", len(rows), result.get("generations")),
+        ("number of steps of the rows", last and last.env_steps, result["env_steps"]),
     ):
         if seen != expected:
-            raise UsageError(f"{trial.path}: {what} is {seen!r}; expected {expected!r}")
+            raise UsageError(f"{trial.path}: the {what} is {seen!r}; expected {expected!r}")
     _check_budget(trial, spec, rows)
     _check_episodes(trial, spec, pool)
 
@@ -215,27 +193,18 @@ def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> None:
 
 def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
     """The file of an entry, its new content, and what that makes of it; UsageError likewise."""
-    path = out / entry.file_name
-    known = read_entry(path) if path.exists() else None
-    if known is not None and known.cell.labels != entry.cell.labels:
-        raise UsageError(
-            f"{path}: holds {known.cell.name}, whose file has the name of {entry.cell.name}; "
-            f"{DISTINCT_LABELS}"
-        )
-    try:
-        whole = entry if known is None else with_more_seeds(known, entry)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error} (remove the file to replace it)") from None
-    if len(whole.seeds) < MIN_RUNS:
-        raise UsageError(
-            f"{entry.cell.name}: {counted(len(whole.seeds), 'seed')}; expected {MIN_RUNS} or more"
-        )
-    content = as_file(whole)
+    path, action = out / entry.file_name, SubmitAction.WRITTEN
+    if path.exists():
+        known = read_entry(path)
+        try:
+            entry = with_more_seeds(known, entry)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error} (remove the file to replace it)") from None
+        same = entry.seeds == known.seeds
+        action = SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
+    content = as_file(entry)
     checked_entry(parse_json(content), path)
-    if known is None:
-        return path, content, SubmitAction.WRITTEN
-    same = whole.seeds == known.seeds
-    return path, content, SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
+    return path, content, action
 
 
 def _curves(cell: Cell) -> EntryCurves | None:
@@ -250,53 +219,36 @@ def _curves(cell: Cell) -> EntryCurves | None:
     return EntryCurves.rounded(grid, returns, shares)
 
 
-@final
-@dataclass(frozen=True)
-class _Seed:
-    """What an entry has of one seed."""
-
-    trial: FrozenTrial
-    run: EntryRun
-    origin: Origin
-
-    @property
-    def results(self) -> dict[str, float | str | None]:
-        """What training the seed again gives, by name; not its times."""
-        return {
-            "score": self.trial.score,
-            "last digest": self.trial.last_digest,
-            "digest of its episodes": self.run.episodes_digest,
-        }
-
-
 def with_more_seeds(known: Entry, new: Entry) -> Entry:
     """``known`` with the seeds of ``new`` that it lacks; both have the same specification.
 
     Raises:
-        UsageError: a seed of both has other results, or the two were made with other user code.
+        UsageError: a seed of both has other results, or the two have other labels or user code.
     """
-    if known.own_code != new.own_code:
-        raise UsageError(
-            f"the user code is {new.own_code}; expected {known.own_code}, as in the file"
-        )
+    for what, here, there in (
+        ("labels", new.cell.labels, known.cell.labels),
+        ("user code", new.own_code, known.own_code),
+    ):
+        if here != there:
+            raise UsageError(f"the {what} is {here}; expected that of the file, {there}")
     before, after = _seeds(known), _seeds(new)
     for seed in sorted(before.keys() & after.keys()):
-        there = before[seed].results
-        for name, here in after[seed].results.items():
-            if here != there[name]:
-                raise UsageError(
-                    f"seed {seed} has the {name} {here}; expected that of the file, {there[name]}"
-                )
+        here, there = (_results(*found[seed][:2]) for found in (after, before))
+        if here != there:
+            raise UsageError(f"seed {seed} has {here}; expected the results of the file, {there}")
     seeds = dict(sorted((after | before).items()))
     origins: list[Origin] = []
-    trials = [
-        each.trial.model_copy(update={"origin": place_in(origins, each.origin)})
-        for each in seeds.values()
-    ]
+    trials = tuple(
+        trial.model_copy(update={"origin": place_in(origins, origin)})
+        for trial, _, origin in seeds.values()
+    )
+    changed: dict[str, object] = {"trials": trials}
+    if known.cell.reference_source == OWN_MEAN:
+        changed["reference_score"] = fmean(t.score for t in trials if t.score is not None)
     return known.model_copy(
         update={
-            "cell": _merged_cell(known.cell, trials),
-            "runs": tuple(each.run for each in seeds.values()),
+            "cell": known.cell.model_copy(update=changed),
+            "runs": tuple(run for _, run, _ in seeds.values()),
             "curves": _merged_curves(known, new, list(seeds)),
             "origins": tuple(origins),
             "commands": tuple(dict.fromkeys([*known.commands, *new.commands])),
@@ -304,31 +256,26 @@ def with_more_seeds(known: Entry, new: Entry) -> Entry:
     )
 
 
-def _seeds(entry: Entry) -> dict[int, _Seed]:
-    return {
-        trial.seed: _Seed(trial, run, entry.origins[trial.origin])
-        for trial, run in zip(entry.cell.trials, entry.runs, strict=True)
-    }
+def _seeds(entry: Entry) -> dict[int, tuple[FrozenTrial, EntryRun, Origin]]:
+    """What an entry has of each seed."""
+    pairs = zip(entry.cell.trials, entry.runs, strict=True)
+    return {trial.seed: (trial, run, entry.origins[trial.origin]) for trial, run in pairs}
 
 
-def _merged_cell(known: FrozenCell, trials: list[FrozenTrial]) -> FrozenCell:
-    changed: dict[str, object] = {"trials": tuple(trials)}
-    if known.reference_source == OWN_MEAN:
-        changed["reference_score"] = fmean(t.score for t in trials if t.score is not None)
-    return known.model_copy(update=changed)
+def _results(trial: FrozenTrial, run: EntryRun) -> str:
+    """What training a seed again gives."""
+    return f"score {trial.score}, last digest {trial.last_digest}, episodes {run.episodes_digest}"
 
 
-def _merged_curves(known: Entry, new: Entry, seeds: list[int]) -> EntryCurves | None:
+def _merged_curves(known: Entry, new: Entry, seeds: Sequence[int]) -> EntryCurves | None:
     """The curves of both, interpolated on the steps that all of them cover."""
     if known.curves is None or new.curves is None:
         return None
-    steps, returns, ranks = {}, {}, {}
+    found = {}
     for entry, curves in ((new, new.curves), (known, known.curves)):
-        for seed, own, share in zip(entry.seeds, curves.returns, curves.ranks, strict=True):
-            steps[seed] = np.array(curves.env_steps)
-            returns[seed], ranks[seed] = (np.array(row, np.float64) for row in (own, share))
-    points = min(len(each) for each in steps.values())
-    axes = [steps[seed] for seed in seeds]
-    grid, shown = align(axes, [returns[seed] for seed in seeds], points)
-    _, shares = align(axes, [ranks[seed] for seed in seeds], points)
-    return EntryCurves.rounded(grid, shown, shares)
+        for seed, *values in zip(entry.seeds, curves.returns, curves.ranks, strict=True):
+            found[seed] = (curves.env_steps, *values)
+    axes, returns, ranks = zip(*(found[seed] for seed in seeds), strict=True)
+    points = min(map(len, axes))
+    grid, shown = align(axes, returns, points)
+    return EntryCurves.rounded(grid, shown, align(axes, ranks, points)[1])

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError
 from esbench.core.units import counted
-from esbench.grids.trial_spec import DEFAULT_LABEL, NamedCell
-from esbench.publish.figures.across import across_drawing, profile_of
+from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.publish.figures.across import across_drawing, performance_profile
 from esbench.publish.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
 from esbench.publish.figures.learning_curves import SHARES
 from esbench.publish.figures.style import MARK, Style, assign_styles
@@ -23,7 +22,7 @@ from esbench.publish.leaderboard.entries import QUANTILES, Entry, EntryCurves
 from esbench.publish.leaderboard.suites import Suite
 from esbench.results.baselines import OWN_MEAN
 from esbench.results.statistics.curves import Band, blocks, curve_band
-from esbench.results.statistics.estimates import iqm, normalized
+from esbench.results.statistics.estimates import iqm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +35,8 @@ RANK_POINTS: Final = 15  # a rank comes from few episodes: it is noisier than a 
 OPACITY: Final = 0.08
 FEWEST_POINTS: Final = 3  # of a panel that compares
 MEDIAN: Final = QUANTILES.index(0.5)
-_Fill = Callable[["Axes", Sequence[Entry], Mapping[str, Style]], None]
+Fill: TypeAlias = Callable[["Axes", Sequence[Entry], Mapping[str, Style]], None]
+"""Draws the entries of an environment into its panel, with the styles of their algorithms."""
 
 
 def suite_drawings(suite: Suite) -> dict[str, Drawing]:
@@ -60,33 +60,18 @@ def suite_drawings(suite: Suite) -> dict[str, Drawing]:
         drawings["tails"] = panels("mean of the worst tenth", _tails, f"mean {point}")
         label = "largest mean of five generations"
         drawings["best-seen"] = panels(label, _best_seen, f"IQM {point}")
-    scaled = [entry for entry in suite.shown if entry.cell.reference_source != OWN_MEAN]
-    if profile := profile_of([(_named(e), _normalized(e)) for e in complete(scaled)], styles):
+    cells = [replace(entry.to_cell(), policy=DEFAULT_LABEL) for entry in in_every_scale(suite)]
+    if profile := performance_profile(cells, styles):
         drawings["profile"] = across_drawing(profile)
     return drawings
 
 
-def complete(entries: Sequence[Entry]) -> list[Entry]:
-    """The most entries that have every combination of their environments and algorithms."""
-    names: dict[str, set[str]] = {}
-    for entry in entries:
-        names.setdefault(entry.cell.environment, set()).add(entry.cell.algorithm)
-    # Only sets of algorithms that some environments have in common can be the largest choice.
-    common: dict[frozenset[str], None] = {}
-    for own in names.values():
-        common |= dict.fromkeys([frozenset(own), *(frozenset(own & each) for each in common)])
-    choices = [
-        ([name for name, own in names.items() if own >= algorithms], algorithms)
-        for algorithms in common
-    ]
-    environments, algorithms = max(
-        choices, key=lambda c: len(c[0]) * len(c[1]), default=([], frozenset())
-    )
-    return [
-        entry
-        for entry in entries
-        if entry.cell.environment in environments and entry.cell.algorithm in algorithms
-    ]
+def in_every_scale(suite: Suite) -> list[Entry]:
+    """The entries in environments with a published score, of algorithms that are in all of them."""
+    scaled = [entry for entry in suite.shown if entry.cell.reference_source != OWN_MEAN]
+    total = len({entry.cell.environment for entry in scaled})
+    counts = Counter(entry.cell.algorithm for entry in scaled)
+    return [entry for entry in scaled if counts[entry.cell.algorithm] == total]
 
 
 def _over_seeds(suite: Suite) -> str:
@@ -97,23 +82,8 @@ def _over_seeds(suite: Suite) -> str:
     return f"IQM over {seeds}, shaded: 95 % bootstrap interval"
 
 
-@final
-@dataclass(frozen=True)
-class _Curve(NamedCell):
-    """The cell of an entry, whose curve has the name of its algorithm."""
-
-
-def _named(entry: Entry) -> NamedCell:
-    return _Curve(entry.cell.environment, entry.cell.algorithm, DEFAULT_LABEL)
-
-
-def _normalized(entry: Entry) -> Floats:
-    scale = entry.cell.random_score, entry.cell.reference_score
-    return np.array([normalized(score, *scale) for score in entry.scores])
-
-
 def _panels(
-    suite: Suite, styles: Mapping[str, Style], label: str, fill: _Fill, reading: str
+    suite: Suite, styles: Mapping[str, Style], label: str, fill: Fill, reading: str
 ) -> Drawing:
     """One panel per environment that has an entry."""
     groups = {
@@ -121,60 +91,39 @@ def _panels(
         for name in suite.environments
         if (own := [entry for entry in suite.shown if entry.cell.environment == name])
     }
-    rows = -(-len(groups) // COLUMNS)
-    draw = partial(_draw, groups, styles, label, fill, reading)
-    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw)
-
-
-def _draw(
-    groups: Mapping[str, Sequence[Entry]],
-    styles: Mapping[str, Style],
-    label: str,
-    fill: _Fill,
-    reading: str,
-    figure: FigureBase,
-    size: Size,
-) -> None:
     columns = min(COLUMNS, len(groups))
     rows = -(-len(groups) // columns)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, (name, entries) in zip(panels, groups.items(), strict=False):
-        fill(axes, entries, styles)
-        axes.set_title(name, fontsize=9)
-        axes.grid(visible=True)
-    for axes in panels[len(groups) :]:
-        axes.set_visible(False)
-    figure.supylabel(label, fontsize=9)
-    handles: dict[str, Any] = {}
-    for axes in panels:
-        handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    shown = {name: handles[name] for name in styles if name in handles}
-    place_legend(figure, size, shown, reading)
 
+    def draw(figure: FigureBase, size: Size) -> None:
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        handles: dict[str, Any] = {}
+        for axes, (name, entries) in zip(panels, groups.items(), strict=False):
+            fill(axes, entries, styles)
+            axes.set_title(name, fontsize=9)
+            axes.grid(visible=True)
+            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        for axes in panels[len(groups) :]:
+            axes.set_visible(False)
+        figure.supylabel(label, fontsize=9)
+        shown = {name: handles[name] for name in styles if name in handles}
+        place_legend(figure, size, shown, reading)
 
-def _steps_axis(axes: Axes) -> None:
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
-    axes.set_xlabel("environment steps")
-    axes.xaxis.set_major_locator(MaxNLocator(3))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.margins(x=0.02)
+    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw)
 
 
 def _bands(
     axes: Axes,
     entries: Sequence[Entry],
     styles: Mapping[str, Style],
-    band_of: Callable[[EntryCurves], Band | None],
+    band_of: Callable[[EntryCurves], Band],
 ) -> None:
     """One curve with its interval per entry that has any, against the steps of training."""
     curves = []
     for entry in entries:
-        if entry.curves and (band := band_of(entry.curves)):
-            name = entry.cell.algorithm
+        name, band = entry.cell.algorithm, entry.curves and band_of(entry.curves)
+        if band and np.isfinite(band.iqm).any():
             curves.append(band_curve(name, name, styles[name], band))
-    if curves:
-        draw_curves(axes, curves, OPACITY)
+    draw_curves(axes, curves, OPACITY)
     axes.set_xlabel("environment steps")
     _few_ticks(axes.xaxis, 3)
     axes.margins(x=0.02)
@@ -185,10 +134,9 @@ def _curves(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -
 
 
 def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    def band(curves: EntryCurves) -> Band | None:
+    def band(curves: EntryCurves) -> Band:
         values = np.array(curves.ranks, dtype=np.float64)
-        found = curve_band(blocks(curves.env_steps, RANK_POINTS), blocks(values, RANK_POINTS))
-        return found if np.isfinite(found.iqm).any() else None
+        return curve_band(blocks(curves.env_steps, RANK_POINTS), blocks(values, RANK_POINTS))
 
     _bands(axes, entries, styles, band)
     axes.axhline(0.5, **MARK)
@@ -197,28 +145,45 @@ def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) ->
 
 
 def _tails(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    points = {
-        entry.cell.algorithm: (
-            fmean(run.quantiles[MEDIAN] for run in entry.runs),
-            fmean(run.tail for run in entry.runs),
-        )
-        for entry in entries
-    }
-    _scatter(axes, points, styles)
-    axes.set_xlabel("median episode")
+    for entry in entries:
+        median = fmean(run.quantiles[MEDIAN] for run in entry.runs)
+        _point(axes, median, fmean(run.tail for run in entry.runs), entry, styles)
+    _finish_points(axes, "median episode")
 
 
 def _best_seen(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    points = {
-        entry.cell.algorithm: (
-            float(iqm(entry.scores)),
-            float(iqm([run.best_center for run in entry.runs if run.best_center is not None])),
-        )
-        for entry in entries
-        if all(run.best_center is not None for run in entry.runs)
-    }
-    _scatter(axes, points, styles)
-    axes.set_xlabel("final score")
+    for entry in entries:
+        best = [run.best_center for run in entry.runs if run.best_center is not None]
+        if len(best) == len(entry.runs):
+            _point(axes, float(iqm(entry.scores)), float(iqm(best)), entry, styles)
+    _finish_points(axes, "final score")
+
+
+def _point(axes: Axes, x: float, y: float, entry: Entry, styles: Mapping[str, Style]) -> None:
+    style = styles[entry.cell.algorithm]
+    axes.plot(
+        x,
+        y,
+        style.marker,
+        color=style.color,
+        markersize=10 if style.marker == "*" else 7,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        alpha=0.8,  # a point below another one
+        label=entry.cell.algorithm,
+    )
+
+
+def _finish_points(axes: Axes, label: str) -> None:
+    """Equal axes, with the line on which both numbers are equal."""
+    axes.margins(0)
+    limits = [*axes.get_xlim(), *axes.get_ylim()]
+    margin = 0.1 * (max(limits) - min(limits))
+    both = min(limits) - margin, max(limits) + margin
+    axes.set(xlim=both, ylim=both, xlabel=label)
+    axes.axline((0, 0), slope=1, **MARK)
+    _few_ticks(axes.xaxis, 4)
+    _few_ticks(axes.yaxis, 4)
 
 
 def _few_ticks(axis: Axis, most: int) -> None:
@@ -226,30 +191,3 @@ def _few_ticks(axis: Axis, most: int) -> None:
 
     axis.set_major_locator(MaxNLocator(most))
     axis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _scatter(
-    axes: Axes, points: Mapping[str, tuple[float, float]], styles: Mapping[str, Style]
-) -> None:
-    """Points with the styles of their names, and the line on which both numbers are equal."""
-    for name, (x, y) in points.items():
-        style = styles[name]
-        axes.plot(
-            x,
-            y,
-            style.marker,
-            color=style.color,
-            markersize=10 if style.marker == "*" else 7,
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            alpha=0.8,  # a point below another one
-            label=name,
-        )
-    axes.margins(0)
-    limits = [*axes.get_xlim(), *axes.get_ylim()]
-    margin = 0.1 * (max(limits) - min(limits))
-    both = min(limits) - margin, max(limits) + margin
-    axes.set(xlim=both, ylim=both)
-    axes.axline((0, 0), slope=1, **MARK)
-    _few_ticks(axes.xaxis, 4)
-    _few_ticks(axes.yaxis, 4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
@@ -86,28 +86,18 @@ def read_suite(name: str, entries: Sequence[Entry]) -> Suite:
     may be others.
     """
     grid, source = compose_grid(name)
-    planned: dict[tuple[str, str], list[LabeledSpec]] = {}
-    for trial in expand(grid, source):
-        key = trial.labels["environment"], trial.labels["algorithm"]
-        planned.setdefault(key, []).append(trial)
-    plain = {
-        (trial.labels["environment"], trial.labels["algorithm"]): trial
-        for trial in expand(_without_settings(grid), source)
-    }
+    planned = _by_cell(expand(grid, source))
+    plain = _by_cell(expand(_without_settings(grid), source))
+    tasks: dict[str, list[Json]] = {environment: [] for environment in grid.environments}
+    for (environment, _), trials in planned.items():
+        tasks[environment].append(_task(trials[0].spec.as_json()))
     found: dict[tuple[str, str], list[tuple[Entry, SettingsOrigin]]] = {k: [] for k in planned}
     for entry in entries:
         key = entry.cell.environment, entry.cell.algorithm
         spec = entry.cell.trial_spec(0).as_json()
-        tasks = [
-            own[0].spec.as_json()
-            for own in planned.values()
-            if own[0].labels["environment"] == key[0]
-        ]
-        if any(all(task[part] == spec[part] for part in _TASK) for task in tasks):
-            own = planned[key][0] if key in planned else None
-            origin = _origin(spec, own, plain.get(key))
+        if _task(spec) in tasks.get(key[0], []):
+            origin = _origin(spec, planned.get(key, ()), plain.get(key, ()))
             found.setdefault(key, []).append((entry, origin))
-    order = {environment: n for n, environment in enumerate(grid.environments)}
     cells = [
         SuiteCell(
             environment=environment,
@@ -117,8 +107,20 @@ def read_suite(name: str, entries: Sequence[Entry]) -> Suite:
         )
         for (environment, algorithm), own in found.items()
     ]
-    cells.sort(key=lambda cell: order[cell.environment])
+    cells.sort(key=lambda cell: grid.environments.index(cell.environment))
     return Suite(grid.name, grid.description.removeprefix(MARK), tuple(cells))
+
+
+def _by_cell(trials: Iterable[LabeledSpec]) -> dict[tuple[str, str], list[LabeledSpec]]:
+    found: dict[tuple[str, str], list[LabeledSpec]] = {}
+    for trial in trials:
+        key = trial.labels["environment"], trial.labels["algorithm"]
+        found.setdefault(key, []).append(trial)
+    return found
+
+
+def _task(spec: Json) -> Json:
+    return {part: spec[part] for part in _TASK}
 
 
 def _without_settings(grid: Grid) -> Grid:
@@ -133,13 +135,15 @@ def _without_settings(grid: Grid) -> Grid:
     return parse_grid(table, grid.name)
 
 
-def _origin(spec: Json, planned: LabeledSpec | None, plain: LabeledSpec | None) -> SettingsOrigin:
-    if planned is None or plain is None:
-        return SettingsOrigin.OTHER
-    if spec["algorithm"] == plain.spec.as_json()["algorithm"]:
-        return SettingsOrigin.FILE if plain.inherited else SettingsOrigin.DEFAULTS
-    same = spec["algorithm"] == planned.spec.as_json()["algorithm"]
-    return SettingsOrigin.GRID if same else SettingsOrigin.OTHER
+def _origin(
+    spec: Json, planned: Sequence[LabeledSpec], plain: Sequence[LabeledSpec]
+) -> SettingsOrigin:
+    def is_of(trials: Sequence[LabeledSpec]) -> bool:
+        return any(trial.spec.as_json()["algorithm"] == spec["algorithm"] for trial in trials[:1])
+
+    if is_of(plain):
+        return SettingsOrigin.FILE if plain[0].inherited else SettingsOrigin.DEFAULTS
+    return SettingsOrigin.GRID if is_of(planned) else SettingsOrigin.OTHER
 
 
 def _first(found: tuple[Entry, SettingsOrigin]) -> tuple[int, int, str]:

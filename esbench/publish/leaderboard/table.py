@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, final
-
-from pydantic_core import to_jsonable_python
 
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
-from esbench.grids.trainers import trainer_settings
-from esbench.grids.trial_spec import DEFAULT_LABEL, EnvironmentSpec, EvaluationSpec, NamedCell
-from esbench.policies.policy import POLICIES
+from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.leaderboard.entries import Entry
-from esbench.publish.tables.render_table import INTERVAL, Sheet
+from esbench.publish.tables.render_table import INTERVAL, Column, Sheet, interval_text, make_sheet
 from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, seeds_notes
 from esbench.results.baselines import OWN_MEAN
+from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import iqm
-from esbench.store.provenance import Origin
 
 SCORE_NOTE: Final = (
     "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
@@ -52,46 +49,44 @@ FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
 
 @final
 @dataclass(frozen=True)
-class LeaderboardRow(NamedCell):
-    """One cell of a leaderboard. A missing number is NaN.
+class LeaderboardRow:
+    """An entry and its cell, whose name ends with "#" and a hash where others have its labels."""
 
-    Attributes:
-        score: IQM over seeds of the final policy's mean return over held-out episodes.
-        low, high: its 95 % bootstrap interval.
-        tail: mean over seeds of the mean of the worst tenth of these episodes.
-        one_episode: whether all these episodes of a seed are the same one.
-        best_seen: IQM over seeds of the largest mean return over five generations of training.
-        seeds: number of training seeds.
-        budget: environment steps that a seed may take.
-        env_steps, generations, wall_time_s, cpu_time_s: of training, mean over seeds.
-        random_score, reference_score: those of the file, where ``normalized`` is 0 and 1; it is NaN
-            without a published reference.
-        policy_text: the policy in words.
-        file: the name of the file.
-    """
+    entry: Entry
+    cell: Cell
 
-    score: float
-    low: float
-    high: float
-    tail: float
-    one_episode: bool
-    best_seen: float
-    seeds: int
-    budget: int
-    env_steps: float
-    generations: float
-    wall_time_s: float
-    cpu_time_s: float
-    random_score: float
-    reference_score: float
-    reference_source: str
-    normalized: float
-    commands: tuple[str, ...]
-    commits: tuple[str, ...]
-    hardware: tuple[str, ...]
-    versions: dict[str, str]
-    policy_text: str
-    file: str
+    @cached_property
+    def best_seen(self) -> float:
+        """IQM over seeds of the largest mean return over five generations of training."""
+        best = (run.best_center for run in self.entry.runs)
+        return float(iqm([math.nan if value is None else value for value in best]))
+
+    @property
+    def normalized(self) -> float:
+        """The score between the random policy and the reference; NaN without a published one."""
+        own = self.entry.cell.reference_source == OWN_MEAN
+        return math.nan if own else self.cell.normalized(self.cell.score)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of each package, joined where seeds differ."""
+        found: dict[str, dict[str, None]] = {}
+        for origin in self.entry.origins:
+            for name, version in origin.versions.items():
+                if version:
+                    found.setdefault(name, {})[version] = None
+        return {name: " and ".join(versions) for name, versions in found.items()}
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The distinct commits that trained the seeds."""
+        return tuple(dict.fromkeys(origin.git_commit or NONE for origin in self.entry.origins))
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """The distinct processors that trained the seeds."""
+        found = (str(origin.hardware.get("cpu", NONE)) for origin in self.entry.origins)
+        return tuple(dict.fromkeys(found))
 
 
 def leaderboard_rows(entries: Sequence[Entry]) -> list[LeaderboardRow]:
@@ -99,13 +94,22 @@ def leaderboard_rows(entries: Sequence[Entry]) -> list[LeaderboardRow]:
 
     Equal scores are ordered by the lower end of the interval, the tail and the number of seeds.
     """
-    counts = Counter(map(_shown, entries))
-    rows = [_row(entry, counts[_shown(entry)] > 1) for entry in entries]
+
+    def shown(entry: Entry) -> tuple[object, ...]:
+        return entry.cell.labels, policy_words(entry), entry.spec["budget"]["env_steps"]
 
     def place(row: LeaderboardRow) -> tuple[str, float, float, float, int, str]:
-        low, tail = round(row.low, 6), round(row.tail, 6)  # equal but for errors of rounding
-        return row.environment, -row.score, -low, -tail, -row.seeds, row.name
+        cell = row.cell
+        low, tail = round(cell.interval[0], 6), round(cell.tail, 6)  # equal but for rounding
+        return cell.environment, -cell.score, -low, -tail, -len(cell.runs), cell.name
 
+    counts = Counter(map(shown, entries))
+    rows = []
+    for entry in entries:
+        cell = entry.to_cell()
+        if counts[shown(entry)] > 1:
+            cell = replace(cell, algorithm=f"{cell.label} #{entry.variant}")
+        rows.append(LeaderboardRow(entry, cell))
     return sorted(rows, key=place)
 
 
@@ -116,21 +120,17 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     """
     if not rows:
         raise UsageError("no row; expected one or more")
-    texts = [_texts(row) for row in rows]
     hidden = set(FULL_ONLY) if terminal else set()
-    if len({row.policy_text for row in rows}) == 1:
+    if len({policy_words(row.entry) for row in rows}) == 1:
         hidden.add("Policy")
-    header = [name for name in texts[0] if name not in hidden]
-    body = [[text[name] for name in header] for text in texts]
-    cost = TERMINAL_COST_NOTE if terminal else COST_NOTE
-    notes = [SCORE_NOTE, BEST_NOTE, cost, *seeds_notes([row.seeds for row in rows])]
-    notes += one_episode_notes(rows)
-    return Sheet(header, body, notes)
+    notes = [SCORE_NOTE, BEST_NOTE, TERMINAL_COST_NOTE if terminal else COST_NOTE]
+    notes += [*seeds_notes([len(row.cell.runs) for row in rows]), *one_episode_notes(rows)]
+    return replace(make_sheet(COLUMNS, rows, hidden), notes=notes)
 
 
 def best_rows(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
     """The first row of each environment, which has the best score."""
-    return [next(group) for _, group in groupby(rows, lambda row: row.environment)]
+    return [next(group) for _, group in groupby(rows, attrgetter("cell.environment"))]
 
 
 def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) -> Sheet:
@@ -138,12 +138,18 @@ def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) 
     sheet = leaderboard_sheet(found)
     header = [name for name in BEST_COLUMNS if name in (*sheet.header, OVERLAP)]
     body = []
-    for best in found:
-        place = best.environment, best.budget
-        alike = [row for row in rows if (row.environment, row.budget) == place]
-        others = [row for row in alike if row.file != best.file]
-        overlapping = sum(row.high >= best.low and row.low <= best.high for row in others)
-        texts = _texts(best) | {OVERLAP: f"{overlapping} of {len(others)}"}
+    for best, cells in zip(found, sheet.body, strict=True):
+        low, high = best.cell.interval
+        others = [
+            row.cell.interval
+            for row in rows
+            if row.entry is not best.entry
+            and row.cell.environment == best.cell.environment
+            and row.cell.budget == best.cell.budget
+        ]
+        overlapping = sum(ends[1] >= low and ends[0] <= high for ends in others)
+        texts = dict(zip(sheet.header, cells, strict=True))
+        texts[OVERLAP] = f"{overlapping} of {len(others)}"
         body.append([texts[name] for name in header])
     notes = [note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE)]
     return Sheet(header, body, [*notes, OVERLAP_NOTE])
@@ -164,100 +170,72 @@ def policy_words(entry: Entry) -> str:
 def settings_words(entry: Entry) -> str:
     """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1".
 
-    The defaults of an agent or a plugin are known only where it is installed.
+    Empty if an agent or a plugin is not installed here, so that its defaults are not known.
     """
-    spec = entry.spec
-    algorithm, policy = spec["algorithm"], spec["policy"]
-    played = {key: value for key, value in spec["environment"].items() if key not in _NOT_SETTINGS}
-    validation = {key: value for key, value in spec["evaluation"].items() if key == "validation"}
-    parts: list[tuple[type[Settings], dict[str, Any]]] = []
-    with contextlib.suppress(UsageError):
-        parts.append((trainer_settings(algorithm["name"]), algorithm["settings"]))
-    if policy is not None:
-        others = {key: value for key, value in policy["settings"].items() if key != "hidden"}
-        with contextlib.suppress(UsageError):
-            parts.append((POLICIES.get(policy["template"]).Settings, others))
-    parts += [(EnvironmentSpec, played), (EvaluationSpec, validation)]
+    try:
+        spec = entry.cell.trial_spec(0)
+    except UsageError:
+        return ""
+    found = _changed(spec.algorithm.settings)
+    if spec.policy is not None:
+        found += [pair for pair in _changed(spec.policy.settings) if pair[0] != "hidden"]
+    found += [pair for pair in _changed(spec.environment) if pair[0] not in _NOT_SETTINGS]
+    found += [pair for pair in _changed(spec.evaluation) if pair[0] == "validation"]
     return ", ".join(
         f"{name} {json.dumps(value) if isinstance(value, list | dict) else value}"
-        for cls, values in parts
-        for name, value in values.items()
-        if value not in ([], {}) and value != _default(cls, name)
+        for name, value in found
     )
 
 
-def _default(settings: type[Settings], name: str) -> Any:
-    field = settings.model_fields.get(name)
-    default = field and field.get_default(call_default_factory=True)
-    return to_jsonable_python(default, fallback=str)
+def _changed(settings: Settings) -> list[tuple[str, Any]]:
+    """The settings that are not the defaults, with their values."""
+    values = settings.model_dump(mode="json")
+    changed = settings.model_dump(exclude_defaults=True)
+    return [(name, values[name]) for name in changed if values[name] not in ([], {})]
 
 
 def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
     """The footnote that names the rows whose held-out episodes are all the same one, if any."""
-    return grouped((row.title, ONE_EPISODE) for row in rows if row.one_episode)
+    return grouped((row.cell.title, ONE_EPISODE) for row in rows if row.cell.variety == "one")
 
 
-def _shown(entry: Entry) -> tuple[object, ...]:
-    """What tells a row from others without its settings: labels, policy and budget."""
-    return entry.cell.labels, policy_words(entry), entry.spec["budget"]["env_steps"]
+def _own(key: str, name: str = "", heading: str = "", **how: Any) -> Column[LeaderboardRow]:
+    """A column of an attribute of the cell."""
+    return Column(key, attrgetter(f"cell.{name or key}"), heading, **how)
 
 
-def _row(entry: Entry, ambiguous: bool) -> LeaderboardRow:
-    cell, origins = entry.to_cell(), entry.origins
-    low, high = cell.interval
-    best = [math.nan if run.best_center is None else run.best_center for run in entry.runs]
-    source = entry.cell.reference_source
-    return LeaderboardRow(
-        environment=cell.environment,
-        algorithm=f"{cell.label} #{entry.variant}" if ambiguous else cell.label,
-        policy=cell.policy,
-        policy_text=policy_words(entry),
-        score=cell.score,
-        low=low,
-        high=high,
-        tail=cell.tail,
-        one_episode=cell.variety == "one",
-        best_seen=float(iqm(best)),
-        seeds=len(cell.runs),
-        budget=cell.budget,
-        env_steps=cell.env_steps,
-        generations=cell.mean_cost("generations"),
-        wall_time_s=cell.mean_cost("wall_time_s"),
-        cpu_time_s=cell.mean_cost("cpu_time_s"),
-        random_score=cell.random_score,
-        reference_score=cell.reference_score,
-        reference_source=source,
-        normalized=math.nan if source == OWN_MEAN else cell.normalized(cell.score),
-        commands=entry.commands,
-        commits=tuple(dict.fromkeys(origin.git_commit or NONE for origin in origins)),
-        hardware=tuple(dict.fromkeys(str(o.hardware.get("cpu", NONE)) for o in origins)),
-        versions=_versions(origins),
-        file=entry.file_name,
-    )
+def _cost(key: Any, heading: str = "", text: Callable[[Any], str] = str) -> Column[LeaderboardRow]:
+    """A column of what training costs, mean over seeds."""
+    return Column(key, lambda row: row.cell.mean_cost(key), heading, text)
 
 
-def _versions(origins: Sequence[Origin]) -> dict[str, str]:
-    """The versions of each package, joined where origins differ."""
-    found: dict[str, dict[str, None]] = {}
-    for origin in origins:
-        for name, version in origin.versions.items():
-            if version:
-                found.setdefault(name, {})[version] = None
-    return {name: " and ".join(versions) for name, versions in found.items()}
-
-
-def _texts(row: LeaderboardRow) -> dict[str, str]:
-    return {
-        "Environment": row.environment,
-        "Algorithm": row.algorithm,
-        "Policy": row.policy_text,
-        "Score": format_number(row.score),
-        INTERVAL: f"[{format_number(row.low)}, {format_number(row.high)}]",
-        "Tail": format_number(row.tail),
-        "Best seen": format_number(row.best_seen),
-        "Seeds": str(row.seeds),
-        "Steps": format_steps(row.env_steps),
-        "Generations": f"{row.generations:,.0f}",
-        "CPU time": format_duration(row.cpu_time_s),
-        "Normalized": format_share(row.normalized),
-    }
+COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
+    _own("environment", heading="Environment"),
+    _own("algorithm", heading="Algorithm"),
+    _own("policy"),
+    Column("", lambda row: policy_words(row.entry), "Policy"),
+    _own("score", heading="Score", text=format_number),
+    Column("low", lambda row: row.cell.interval[0]),
+    Column("high", lambda row: row.cell.interval[1]),
+    _own("", "interval", INTERVAL, text=partial(interval_text, write=format_number)),
+    _own("tail", heading="Tail", text=format_number),
+    Column("one_episode", lambda row: row.cell.variety == "one"),
+    Column("best_seen", None, "Best seen", format_number),
+    Column("seeds", lambda row: len(row.cell.runs), "Seeds"),
+    _own("budget"),
+    _cost("env_steps", "Steps", format_steps),
+    _cost("generations", "Generations", "{:,.0f}".format),
+    _cost("wall_time_s"),
+    _cost("cpu_time_s", "CPU time", format_duration),
+    _own("random_score"),
+    _own("reference_score"),
+    Column("reference_source", attrgetter("entry.cell.reference_source")),
+    Column("normalized", None, "Normalized", format_share),
+    Column("commands", attrgetter("entry.commands")),
+    Column("commits"),
+    Column("hardware"),
+    Column("versions"),
+    Column("policy_text", lambda row: policy_words(row.entry)),
+    Column("file", attrgetter("entry.file_name")),
+)
+"""The columns of the table of text, and of JSON, CSV and data frames in full precision."""
