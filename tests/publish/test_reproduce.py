@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def test_another_algorithm_of_the_same_name_is_different(
     trained: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, path in enumerate(trained.iterdir()):
-        edit(path, "result.json", lambda c, number=number: c.update(score=1000.0 + number))
+        edit(path, "result.json", partial(dict.update, score=1000.0 + number))
     tell = OpenAIES._tell
     monkeypatch.setattr(OpenAIES, "_tell", lambda self, p, returns, b: tell(self, p, -returns, b))
     found = rerun(trained, pool)

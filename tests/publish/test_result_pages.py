@@ -151,9 +151,9 @@ def test_one_best_row_per_environment_names_its_suite(pages: Path, suite: Suite)
     text = (pages / "parts" / "best.md").read_text()
     for environment in suite.environments:
         (line,) = [line for line in text.splitlines() if f"`{environment}`" in line]
-        best = suite_results(suite, environment)[0].row
-        assert f"`{best.algorithm}`" in line
-        assert format_number(best.score) in line
+        best = suite_results(suite, environment)[0]
+        assert f"`{best.cell.algorithm}`" in line
+        assert format_number(best.cell.score) in line
         assert "suites/mujoco-mlp.md" in line
 
 

@@ -263,8 +263,9 @@ def _problems(entry: Entry) -> Iterator[str]:
     if not len(runs) == len(entry.scores) == len(seeds):
         yield f"{len(runs)} runs with {len(entry.scores)} scores; expected {len(seeds)} of each"
     if curves is not None:
-        shapes = {np.shape(each) for each in (curves.returns, curves.ranks)}
-        if shapes != {(len(seeds), len(curves.env_steps) or 1)}:
+        points = len(curves.env_steps)
+        lengths = [[len(own) for own in each] for each in (curves.returns, curves.ranks)]
+        if not points or lengths != [[points] * len(seeds)] * 2:
             yield f"expected curves of {len(seeds)} seeds with as many values as env_steps"
     for seed, run in zip(seeds, runs, strict=True):
         if reason := why_unrepeatable(entry.spec, seed, run.stopped):

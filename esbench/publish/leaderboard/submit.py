@@ -233,9 +233,9 @@ def with_more_seeds(known: Entry, new: Entry) -> Entry:
             raise UsageError(f"the {what} is {here}; expected that of the file, {there}")
     before, after = _seeds(known), _seeds(new)
     for seed in sorted(before.keys() & after.keys()):
-        here, there = (_results(*found[seed][:2]) for found in (after, before))
-        if here != there:
-            raise UsageError(f"seed {seed} has {here}; expected the results of the file, {there}")
+        now, then = (_results(*found[seed][:2]) for found in (after, before))
+        if now != then:
+            raise UsageError(f"seed {seed} has {now}; expected the results of the file, {then}")
     seeds = dict(sorted((after | before).items()))
     origins: list[Origin] = []
     trials = tuple(
