@@ -16,15 +16,15 @@ import inspect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms.search_settings import NonNegative, Positive
 from esbench.core.arrays import State, Vector, with_arrays, without_arrays
-from esbench.core.errors import UsageError, suggestion
+from esbench.core.errors import UsageError, require_keywords, unknown
 from esbench.core.registry import import_object
 from esbench.core.settings import Settings, parse
 
@@ -32,28 +32,17 @@ if TYPE_CHECKING:
     import torch
 
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-# The learning rate is a setting of the algorithm; the others reverse the direction of the step, or
-# need a GPU or automatic differentiation.
+# Arguments of torch's classes: the learning rate is a setting of the algorithm; the others reverse
+# the direction of the step, or need a GPU or automatic differentiation.
 NOT_SETTINGS: Final = {"params", "lr", "maximize", "capturable", "differentiable"}
-INTERFACE: Final = ("step", "param_groups", "state_dict", "load_state_dict")
 _SEQUENCE: Final = "[]"  # no key of a table: a list is not hashable
-
-
-class AscentSettings(Protocol):
-    """The settings of an algorithm that follows a gradient estimate with an optimizer."""
-
-    learning_rate: float
-    learning_rate_decay: float
-    optimizer: str
-    optimizer_settings: dict[str, Any]
-    weight_decay: float
 
 
 @final
 class Ascent:
     """Follows a gradient estimate as the settings of an algorithm say."""
 
-    def __init__(self, settings: AscentSettings, num_params: int) -> None:
+    def __init__(self, settings: Any, num_params: int) -> None:
         """Create the optimizer; UsageError if it is unknown or does not accept its settings."""
         self._settings = settings
         self.optimizer = make_optimizer(
@@ -68,76 +57,67 @@ class Ascent:
             return self.optimizer.step(center, gradient - settings.weight_decay * center, scale)
 
 
-class Optimizer(ABC):
-    """Turns gradient estimates into steps uphill."""
+class Rule(Settings, ABC):
+    """The settings of an optimizer in NumPy, and its step."""
 
     @abstractmethod
+    def step(
+        self, state: State, center: Vector, gradient: Vector, rate: float, scale: float
+    ) -> Vector:
+        """The new center, [P]; updates the state, which is empty before the first step.
+
+        The learning ``rate`` includes its factor, ``scale``.
+        """
+
+
+@final
+class NumpyOptimizer:
+    """A rule with a learning rate and a state."""
+
+    def __init__(self, rule: Rule, learning_rate: float) -> None:
+        self._rule, self._learning_rate = rule, learning_rate
+        self._state: State = {}
+
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
         """The new center, [P], from a gradient [P] that points to higher returns.
 
         ``scale`` is a factor on the learning rate and on every setting in its units.
         """
+        return self._rule.step(self._state, center, gradient, scale * self._learning_rate, scale)
 
-    @abstractmethod
     def state_dict(self) -> State:
-        """The state: a table of arrays, numbers and tables."""
-
-    @abstractmethod
-    def load_state_dict(self, state: State) -> None:
-        """Restore what ``state_dict`` returned, exactly."""
-
-
-class NumpyOptimizer(Optimizer, ABC):
-    """An optimizer whose state is a table of arrays and numbers, empty before the first step."""
-
-    Settings: ClassVar[Any]
-
-    def __init__(self, learning_rate: float, settings: Any) -> None:
-        self._learning_rate = learning_rate
-        self._settings = settings
-        self._state: State = {}
-
-    @final
-    def state_dict(self) -> State:
-        """A copy of the state."""
+        """A copy of the state: a table of arrays and numbers."""
         return copy.deepcopy(self._state)
 
-    @final
     def load_state_dict(self, state: State) -> None:
         """Restore what ``state_dict`` returned, exactly."""
         self._state = copy.deepcopy(state)
 
 
 @final
-class AdamSettings(Settings):
-    """Settings of Adam; defaults as in torch."""
+class Adam(Rule):
+    """Adam (Kingma & Ba 2015, algorithm 1), or AMSGrad (Reddi, Kale & Kumar 2018, algorithm 2).
+
+    As in torch, AMSGrad takes the maximum of the second moments before their bias correction, and
+    ``weight_decay`` times the center is subtracted from the gradient. The state has torch's layout:
+    the moments of the downhill gradient. The defaults are torch's.
+    """
 
     betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
     amsgrad: bool = False
 
-
-@final
-class Adam(NumpyOptimizer):
-    """Adam (Kingma & Ba 2015, algorithm 1), or AMSGrad (Reddi, Kale & Kumar 2018, algorithm 2).
-
-    As in torch, AMSGrad takes the maximum of the second moments before their bias correction, and
-    ``weight_decay`` times the center is subtracted from the gradient. The state has torch's layout:
-    the moments of the downhill gradient.
-    """
-
-    Settings = AdamSettings
-
-    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+    def step(
+        self, state: State, center: Vector, gradient: Vector, rate: float, scale: float
+    ) -> Vector:
         """The new center, [P]."""
-        settings, state = self._settings, self._state
-        beta1, beta2 = settings.betas
-        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if settings.amsgrad else 2]
+        beta1, beta2 = self.betas
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if self.amsgrad else 2]
         if not state:
             state |= {"step": 0, **{name: np.zeros_like(center) for name in names}}
         mean, square, *largest = (state[name] for name in names)
-        downhill = settings.weight_decay * center - gradient
+        downhill = self.weight_decay * center - gradient
         state["step"] = steps = int(state["step"]) + 1
         mean *= beta1
         mean += (1.0 - beta1) * downhill
@@ -147,15 +127,19 @@ class Adam(NumpyOptimizer):
             square = np.maximum(most, square, out=most)
         deviation = np.sqrt(square)
         deviation /= math.sqrt(1.0 - beta2**steps)
-        deviation += settings.eps
-        rate = scale * self._learning_rate / (1.0 - beta1**steps)
-        moved: Vector = center - rate * (mean / deviation)
+        deviation += self.eps
+        moved: Vector = center - rate / (1.0 - beta1**steps) * (mean / deviation)
         return moved
 
 
 @final
-class SGDSettings(Settings):
-    """Settings of SGD; defaults as in torch."""
+class SGD(Rule):
+    """Gradient ascent, plain, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013).
+
+    As in torch, the first velocity is the undamped gradient, and the learning rate multiplies the
+    velocity, not the gradients that enter it. The state has torch's layout: a downhill velocity.
+    The defaults are torch's.
+    """
 
     momentum: NonNegative = 0.0
     dampening: float = 0.0
@@ -163,67 +147,51 @@ class SGDSettings(Settings):
     nesterov: bool = False
 
     @model_validator(mode="after")
-    def _nesterov_needs_momentum(self) -> SGDSettings:
+    def _nesterov_needs_momentum(self) -> SGD:
         if self.nesterov and not (self.momentum > 0.0 and self.dampening == 0.0):
             raise ValueError("nesterov = true: expected momentum above 0 and dampening 0")
         return self
 
-
-@final
-class SGD(NumpyOptimizer):
-    """Gradient ascent, plain, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013).
-
-    As in torch, the first velocity is the undamped gradient, and the learning rate multiplies the
-    velocity, not the gradients that enter it. The state has torch's layout: a downhill velocity.
-    """
-
-    Settings = SGDSettings
-
-    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+    def step(
+        self, state: State, center: Vector, gradient: Vector, rate: float, scale: float
+    ) -> Vector:
         """The new center, [P]."""
-        settings = self._settings
-        step = downhill = settings.weight_decay * center - gradient
-        if settings.momentum > 0.0:
+        step = downhill = self.weight_decay * center - gradient
+        if self.momentum > 0.0:
             velocity = downhill
-            if self._state:
-                new = (1.0 - settings.dampening) * downhill
-                velocity = settings.momentum * self._state["momentum_buffer"] + new
-            self._state = {"momentum_buffer": velocity}
-            step = downhill + settings.momentum * velocity if settings.nesterov else velocity
-        moved: Vector = center - scale * self._learning_rate * step
+            if state:
+                new = (1.0 - self.dampening) * downhill
+                velocity = self.momentum * state["momentum_buffer"] + new
+            state["momentum_buffer"] = velocity
+            step = downhill + self.momentum * velocity if self.nesterov else velocity
+        moved: Vector = center - rate * step
         return moved
 
 
 @final
-class ClipUpSettings(Settings):
-    """Settings of ClipUp; the default of ``max_speed`` is twice the learning rate."""
+class ClipUp(Rule):
+    """ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 2).
+
+    v <- clip(momentum * v + learning_rate * g / |g|, max_speed). A gradient of zero adds nothing,
+    so the velocity decays. The default of ``max_speed`` is twice the learning rate.
+    """
 
     momentum: BelowOne = 0.9
     max_speed: Positive | None = None
 
-
-@final
-class ClipUp(NumpyOptimizer):
-    """ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 2).
-
-    v <- clip(momentum * v + learning_rate * g / |g|, max_speed). A gradient of zero adds nothing,
-    so the velocity decays.
-    """
-
-    Settings = ClipUpSettings
-
-    def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
+    def step(
+        self, state: State, center: Vector, gradient: Vector, rate: float, scale: float
+    ) -> Vector:
         """The new center, [P]; ``scale`` also multiplies the maximum speed."""
-        velocity: Vector = self._state.get("velocity", np.zeros_like(center))
-        velocity = self._settings.momentum * velocity
+        velocity: Vector = self.momentum * state.get("velocity", np.zeros_like(center))
         length = _norm(gradient)
         if length > 0.0:
-            velocity = velocity + scale * self._learning_rate * (gradient / length)
+            velocity = velocity + rate * (gradient / length)
         speed = _norm(velocity)
-        most = scale * (self._settings.max_speed or 2 * self._learning_rate)
+        most = scale * self.max_speed if self.max_speed else 2 * rate
         if speed > most:
             velocity = velocity * (most / speed)
-        self._state = {"velocity": velocity}
+        state["velocity"] = velocity
         return center + velocity
 
 
@@ -232,15 +200,11 @@ def _norm(vector: Vector) -> float:
     return float(np.sqrt(np.sum(vector * vector)))
 
 
-NUMPY_OPTIMIZERS: Final[dict[str, type[NumpyOptimizer]]] = {
-    "adam": Adam,
-    "clipup": ClipUp,
-    "sgd": SGD,
-}
+RULES: Final[dict[str, type[Rule]]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}
 
 
 @final
-class TorchOptimizer(Optimizer):
+class TorchOptimizer:
     """A class of ``torch.optim``, or with its interface, on one float64 parameter vector."""
 
     def __init__(self, cls: Any, size: int, settings: State, *, is_own: bool) -> None:
@@ -251,8 +215,6 @@ class TorchOptimizer(Optimizer):
         self._optimizer = (cls if is_own else _without_compiler(cls))([self._parameter], **settings)
         self._learning_rate = settings["lr"]
         self._is_own = is_own
-        if missing := [name for name in INTERFACE if not hasattr(self._optimizer, name)]:
-            raise ValueError(f"it has no {missing[0]!r}; expected the interface of torch.optim")
 
     def step(self, center: Vector, gradient: Vector, scale: float = 1.0) -> Vector:
         """The new center, [P]; torch minimizes, hence the sign.
@@ -294,6 +256,9 @@ class TorchOptimizer(Optimizer):
         # Torch's own method would cast every tensor to the type of the parameter.
         optimizer.state[self._parameter] = restored["state"].get(0, {})
         optimizer.param_groups[0].update(restored["param_groups"][0], params=[self._parameter])
+
+
+Optimizer: TypeAlias = NumpyOptimizer | TorchOptimizer
 
 
 def _storable(value: Any) -> Any:
@@ -374,60 +339,45 @@ def make_optimizer(
     """
     for key in {"lr", "learning_rate"} & settings.keys():
         raise UsageError(f"optimizer {name}: {key}: set the algorithm's learning_rate instead")
-    numpy_class, is_own = NUMPY_OPTIMIZERS.get(name.lower()), ":" in name
-    if numpy_class is not None:
-        typed = parse(numpy_class.Settings, dict(settings), f"optimizer {name}")
-    else:
-        cls = _torch_class(name, settings)
-
-    def make(size: int) -> Optimizer:
-        if numpy_class is not None:
-            return numpy_class(learning_rate, typed)
-        return TorchOptimizer(cls, size, {"lr": learning_rate, **settings}, is_own=is_own)
-
+    make = _maker(name, learning_rate, settings)
     try:
-        _try_out(tried := make(1))
-        if is_own:
-            _require_restored(tried, make(1))
+        _require_sound(make(1), make(1))
         return make(size)
     except Exception as error:  # a user's own class may raise anything
         reason = str(error) or type(error).__name__
         raise UsageError(f"optimizer {name} with {dict(settings)}: {reason}") from None
 
 
-def _torch_class(name: str, settings: Mapping[str, Any]) -> Any:
-    """A class of ``torch.optim`` or a user's "package.file:Class", and a check of its arguments."""
-    cls: Any = import_object("optimizer", name) if ":" in name else None
-    if cls is None and (cls := torch_optimizers().get(name.lower())) is None:
-        near = suggestion(name, {*torch_optimizers(), *NUMPY_OPTIMIZERS})
-        raise UsageError(f"unknown optimizer {name!r}; {near}")
-    if not callable(getattr(cls, "step", None)):
-        raise UsageError(
-            f"optimizer {name} has no step; expected a class with the interface of torch.optim"
-        )
-    parameters = inspect.signature(cls).parameters
-    if not any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
-        for key in settings.keys() - (allowed := parameters.keys() - NOT_SETTINGS):
-            raise UsageError(f"optimizer {name}: unknown key {key}; {suggestion(key, allowed)}")
-    return cls
+def _maker(
+    name: str, learning_rate: float, settings: Mapping[str, Any]
+) -> Callable[[int], Optimizer]:
+    """The function from a number of parameters to an optimizer."""
+    if name.lower() in RULES:
+        rule = parse(RULES[name.lower()], dict(settings), f"optimizer {name}")
+        return lambda size: NumpyOptimizer(rule, learning_rate)
+    is_own = ":" in name
+    cls = import_object("optimizer", name) if is_own else torch_optimizers().get(name.lower())
+    if cls is None:
+        raise unknown("optimizer", name, {*torch_optimizers(), *RULES})
+    require_keywords(f"optimizer {name}", cls, settings, others=NOT_SETTINGS)
+    given = {"lr": learning_rate, **settings}
+    return lambda size: TorchOptimizer(cls, size, given, is_own=is_own)
 
 
-def _try_out(optimizer: Optimizer) -> None:
-    """Make a few steps, because torch checks many settings only in a step."""
-    center = np.zeros(1)
+def _require_sound(optimizer: Optimizer, other: Optimizer) -> None:
+    """Check some steps, in which torch checks many settings, and those of a restored copy.
+
+    Raises:
+        ValueError: the steps are not finite, or not equal to the bit.
+    """
+    center, arrays = np.zeros(1), dict[str, Any]()
     with np.errstate(all="ignore"):
         for _ in range(3):
             center = optimizer.step(center, np.ones(1))
     if not np.isfinite(center).all():
         raise ValueError("its steps are not finite")
-
-
-def _require_restored(optimizer: Optimizer, other: Optimizer) -> None:
-    """Check that another optimizer takes the same steps from a stored state, to the bit."""
-    arrays: dict[str, Any] = {}
     plain = json.loads(json.dumps(without_arrays(optimizer.state_dict(), arrays)))
     other.load_state_dict(with_arrays(plain, arrays))
-    center = np.zeros(1)
     for gradient in (-0.1, 2.0, -0.3):
         center, again = (each.step(center, np.array([gradient])) for each in (optimizer, other))
         if center != again:
