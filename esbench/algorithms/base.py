@@ -17,12 +17,11 @@ import numpy.typing as npt
 from esbench.algorithms.search_settings import AlgorithmSettings, DeviationSettings, fitting
 from esbench.algorithms.shaping import all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector
-from esbench.core.errors import TrainingError, UsageError, require_integer, shown
+from esbench.core.errors import TrainingError, UsageError, error_text, shown
 from esbench.core.noise import GaussianNoise, Noise
 from esbench.core.population import EvaluationPlan, Population, SampledPopulation
 from esbench.core.registry import Registry, import_object
 from esbench.core.seeding import noise_key
-from esbench.core.settings import MOST
 
 PopulationT = TypeVar("PopulationT", bound=Population)
 
@@ -130,9 +129,8 @@ class Algorithm(ABC, Generic[PopulationT]):
         values = _numbers("returns", returns)
         if values.shape != (len(population),):
             raise UsageError(f"returns of shape {values.shape}: expected ({len(population)},)")
-        empty = np.empty((values.size, 0))
-        told = empty if behaviors is None else _numbers("behaviors", behaviors)
-        if told.ndim != 2 or len(told) != values.size or (self.needs_behaviors and not told.size):
+        told = np.empty((len(values), 0)) if behaviors is None else _numbers("behaviors", behaviors)
+        if told.ndim != 2 or len(told) != len(values) or (self.needs_behaviors and not told.size):
             raise UsageError(
                 f"behaviors of shape {told.shape}: expected ({len(population)}, D), D at least 1"
             )
@@ -141,8 +139,7 @@ class Algorithm(ABC, Generic[PopulationT]):
         if not probe and not np.isfinite(values).any():
             why = "a reward, an observation or an output of the policy is not a number"
             if not np.isfinite(self.center).all():
-                when = "after its last update" if self.generation else "at the start"
-                why = f"the center of {type(self).__name__} is not finite {when}"
+                why = f"the center of {type(self).__name__} is not finite"
             raise TrainingError(
                 f"generation {self.generation + 1}: none of the {values.size} returns is finite: "
                 f"{why}"
@@ -150,14 +147,10 @@ class Algorithm(ABC, Generic[PopulationT]):
         if probe or self.uses_equal_returns or values.size == 1 or not all_equal(values):
             with np.errstate(all="ignore"):  # the trainer reports a divergence, once
                 self._tell(population, values, told)
-        self.generation += not probe
-        if not probe:
-            self._average_centers()
-
-    @final
-    def _average_centers(self) -> None:
-        """Move the average toward the center; it is the mean of the first centers."""
-        if self._average is not None:
+        if probe:
+            return
+        self.generation += 1
+        if self._average is not None:  # at first, the mean of the centers
             rate = max(2.0 / (self.settings.center_average + 1.0), 1.0 / self.generation)
             self._average = (1.0 - rate) * self._average + rate * self._center
 
@@ -178,39 +171,29 @@ class Algorithm(ABC, Generic[PopulationT]):
         """Restore what ``state_dict`` returned; the search continues with the same bits.
 
         Raises:
-            UsageError: the state is of another algorithm, lacks something or has another number of
-                parameters. Nothing is changed then.
+            UsageError: it is not a state of this algorithm for as many parameters. Nothing is
+                changed then.
         """
-        if not isinstance(state, dict):
-            raise UsageError(f"a state of type {type(state).__name__}: expected a dictionary")
-        name = type(self).__name__
-        of = state.get("algorithm", name)
-        if not isinstance(of, str) or of != name:
-            raise UsageError(f"a state of the algorithm {shown(of)}: expected one of {name!r}")
-        before = self.state_dict()
+        before, name = self.state_dict(), type(self).__name__
         try:
+            if state.get("algorithm", name) != name:
+                raise ValueError(f"of the algorithm {shown(state['algorithm'])}")
             self._restore(state)
-        except LookupError as error:
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
             self._restore(before)
-            raise UsageError(f"the state of {name!r} lacks {error}") from error
-        except (AttributeError, OverflowError, TypeError, ValueError) as error:
-            self._restore(before)
-            raise UsageError(f"a state that is not of {name!r}: {error}") from error
+            raise UsageError(f"the state is not one of {name!r}: {error_text(error)}") from error
 
     @final
     def _restore(self, state: State) -> None:
         rest = {key: value for key, value in state.items() if key != "algorithm"}
-        center = np.array(rest.pop("center"), dtype=np.float64)
-        average = self._average
-        if average is not None:
-            average = np.array(rest.pop("average"), dtype=np.float64)
-        for vector in (center, center if average is None else average):
-            if vector.shape != self._center.shape:
-                raise ValueError(f"{vector.size} parameters: expected {self._center.size}")
-        generation = rest.pop("generation")
-        require_integer("generation", generation, 0, MOST)
-        self.generation = int(generation)
-        self._center, self._average = center, average
+        vectors = {"center": self._center, "average": self._average}
+        for name, known in vectors.items():
+            if known is not None:
+                vectors[name] = vector = np.array(rest.pop(name), dtype=np.float64)
+                if vector.shape != known.shape:
+                    raise ValueError(f"{vector.size} parameters: expected {known.size}")
+        self.generation = int(rest.pop("generation"))
+        self._center, self._average = vectors["center"], vectors["average"]
         self._load_state_dict(rest)
 
     @final
@@ -223,16 +206,13 @@ class Algorithm(ABC, Generic[PopulationT]):
     def _require_current(self, population: PopulationT) -> None:
         """Raises UsageError if a population is not what ``ask`` returns now."""
         if not isinstance(population, Population):
-            raise UsageError(
-                f"a population of type {type(population).__name__}: expected that of ask()"
+            raise UsageError(f"population = {shown(population)}: expected that of ask()")
+        if population.asked is not None and population.asked != self._turn:
+            seen, expected = (
+                f"{name} with seed {seed} in generation {generation}{' (a probe)' if probe else ''}"
+                for name, seed, generation, probe in (population.asked, self._turn)
             )
-        if population.asked not in {None, self._turn}:
-            name, seed, generation, probe = population.asked or self._turn
-            raise UsageError(
-                f"a population of {name} with seed {seed} in generation {generation}"
-                f"{', a probe' if probe else ''}: expected that of {type(self).__name__} with seed "
-                f"{self.seed} in generation {self.generation}, from ask()"
-            )
+            raise UsageError(f"a population of {seen}: expected that of {expected}, from ask()")
 
     @final
     def gaussian_noise(self) -> GaussianNoise:
@@ -271,8 +251,6 @@ class Algorithm(ABC, Generic[PopulationT]):
 def _numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """A copy of an array of numbers; UsageError if it has anything else."""
     try:
-        if np.iscomplexobj(values):
-            raise TypeError("complex values")
         return np.array(values, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         raise UsageError(f"{name}: {error}; expected numbers") from error
@@ -308,8 +286,7 @@ def require_algorithm(found: Any, name: str) -> None:
     if not (isinstance(found, type) and issubclass(found, Algorithm)):
         raise UsageError(
             f"algorithm {name!r} is not an algorithm; expected a subclass of esbench.Algorithm "
-            "with sigma, _ask, _tell, _state_dict and _load_state_dict, or, for an agent, a class "
-            "with train(env, env_steps, seed)"
+            "or, for an agent, a class with train(env, env_steps, seed)"
         )
     settings = getattr(found, "Settings", None)
     if not (isinstance(settings, type) and issubclass(settings, AlgorithmSettings)):

@@ -22,7 +22,6 @@ from esbench.algorithms.search_settings import (
     PerParameter,
     SigmaChange,
     SmallestSigma,
-    limited,
 )
 from esbench.algorithms.shaping import ranks
 from esbench.core.arrays import Matrix, Shapes, State, Vector
@@ -99,8 +98,7 @@ class CEM(Algorithm[SampledPopulation]):
         mean, variance = fit(population, weights)
         self._center = self._center + self._sigma * mean  # mu_(t+1) = mean of the elites
         refitted = np.sqrt(self._sigma**2 * variance + self._extra_variance())
-        limits = self.settings.sigma_min, self.settings.sigma_max, self.settings.sigma_max_change
-        self._sigma = limited(self._sigma, refitted, *limits)
+        self._sigma = self.settings.limited(self._sigma, refitted)
 
     def _extra_variance(self) -> float | Vector:
         """Z_(t+1)."""

@@ -13,22 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from typing import Annotated, Any, ClassVar, Final, final
+from typing import Annotated, Any, Final, final
 
 import numpy as np
-from pydantic import model_validator
 from threadpoolctl import ThreadpoolController
 
 from esbench.algorithms.base import Algorithm, register_algorithm
-from esbench.algorithms.search_settings import (
-    AlgorithmSettings,
-    AtLeastTwo,
-    Positive,
-    Radius,
-    initial_sigma,
-    require_one_deviation,
-    without_default_sigma,
-)
+from esbench.algorithms.search_settings import AtLeastTwo, Positive, SigmaSettings
 from esbench.algorithms.shaping import ranks
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import UsageError
@@ -42,10 +33,8 @@ GENERATOR: Final = "_rng"  # of the library; not part of the state: every genera
 
 
 @final
-class CMAESSettings(AlgorithmSettings):
+class CMAESSettings(SigmaSettings):
     """Settings of CMA-ES and sep-CMA-ES; everything else has the library's default."""
-
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
 
     population_size: Annotated[AtLeastTwo | None, Tune(low=8, high=128, log=True)] = None
     """Members per generation; by default 4 + floor(3 ln P) for P parameters [members]."""
@@ -53,18 +42,6 @@ class CMAESSettings(AlgorithmSettings):
     sigma: Annotated[Positive | None, Tune(low=0.05, high=2, log=True)] = 0.5
     """Standard deviation of the population at the start, for parameters of order one [parameter
     units]."""
-
-    radius: Radius = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _radius_displaces_the_default(cls, values: Any) -> Any:
-        return without_default_sigma(values)
-
-    @model_validator(mode="after")
-    def _check_deviations(self) -> CMAESSettings:
-        require_one_deviation(self.sigma, self.radius)
-        return self
 
 
 class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
@@ -81,7 +58,7 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
         self, settings: CMAESSettings, center: Vector, seed: int, shapes: Shapes | None = None
     ) -> None:
         super().__init__(settings, center, seed, shapes)
-        sigma = float(initial_sigma(settings.sigma, settings.radius, self._center.size))
+        sigma = float(self.settings.initial_sigma(self._center.size))
         try:
             with np.errstate(divide="ignore"):  # 2 or 3 members have a rank-mu learning rate of 0
                 self._library = self._make_library(sigma)

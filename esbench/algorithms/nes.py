@@ -35,7 +35,6 @@ from esbench.algorithms.search_settings import (
     SigmaRateDecay,
     SmallestSigma,
     WeightDecay,
-    limited,
 )
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector
@@ -145,8 +144,7 @@ class SNES(SeparableSearch):
         rate = _sigma_rate(self.settings, self.generation, eta)
         gradient = squares - utilities.sum()  # grad_sigma J = sum u_k (s_k^2 - 1)
         grown = self._sigma * np.exp(0.5 * rate * gradient)  # sigma exp(eta_sigma/2 grad_sigma J)
-        limits = self.settings.sigma_min, self.settings.sigma_max, self.settings.sigma_max_change
-        self._sigma = limited(self._sigma, grown, *limits)
+        self._sigma = self.settings.limited(self._sigma, grown)
 
 
 @final

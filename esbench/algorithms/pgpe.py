@@ -49,7 +49,6 @@ from esbench.algorithms.search_settings import (
     SigmaRateDecay,
     SmallestSigma,
     WeightDecay,
-    limited,
 )
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.core.arrays import Matrix, Vector
@@ -138,8 +137,7 @@ class PGPEFamily(SeparableSearch, ABC):
         moved = self._sigma + rate * sigma_gradient
         moved = np.maximum(moved, SMALLEST_FRACTION * self._sigma)
         self._center = self._ascent.step(self._center, mu_gradient, self.generation)
-        limits = settings.sigma_min, settings.sigma_max, settings.sigma_max_change
-        self._sigma = limited(self._sigma, moved, *limits)
+        self._sigma = self.settings.limited(self._sigma, moved)
 
 
 @final

@@ -7,7 +7,6 @@ types with a description for fields that several algorithms have.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, final
 
 import numpy as np
@@ -36,13 +35,6 @@ def _about(description: str) -> Any:
     return Field(description=description)
 
 
-Radius: TypeAlias = Annotated[
-    Positive | None,
-    _about(
-        "Alternative to sigma: the expected distance between a member and the center, so that "
-        "sigma is radius / sqrt(P) for P parameters [parameter units]."
-    ),
-]
 SigmaDecay: TypeAlias = Annotated[
     Fraction, _about("Factor on the standard deviation after every generation.")
 ]
@@ -151,14 +143,8 @@ class NormalizationSettings(AlgorithmSettings, ABC):
         """Whether the policy normalizes its observations."""
 
 
-class DeviationSettings(AlgorithmSettings, ABC):
-    """Settings of algorithms that sample around a center, in a population that can grow.
-
-    If a subclass has the settings ``antithetic``, ``sigma_min`` or ``sigma_max``, their values are
-    checked too.
-    """
-
-    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
+class GrowthSettings(AlgorithmSettings, ABC):
+    """Settings of algorithms whose population can grow within a generation."""
 
     num_interactions: CountOrZero = 0
     """Minimum number of environment steps per generation: the population grows by its initial size
@@ -170,32 +156,20 @@ class DeviationSettings(AlgorithmSettings, ABC):
     population_size_max: Members | None = None
     """Largest size to which the population may grow; unlimited by default [members]."""
 
-    sigma: PerParameter | None = None
-    """Standard deviation of the population at the start: one number, or one per parameter
-    [parameter units]."""
-
-    radius: Radius = None
-
     @final
     @property
     def growth(self) -> Growth:
         """How the population grows within a generation."""
         return Growth(self.num_interactions, self.min_episodes, self.population_size_max)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _radius_displaces_the_default(cls, values: Any) -> Any:
-        return without_default_sigma(values)
-
     @model_validator(mode="after")
-    def _check_sizes(self) -> DeviationSettings:
+    def _check_sizes(self) -> GrowthSettings:
         size, most = self.population_size, self.population_size_max
         for name, value in (("population_size", size), ("population_size_max", most)):
             if self.uses_pairs and value is not None and value % 2:
-                instead = "" if self.always_uses_pairs else " (or set antithetic = false)"
                 raise ValueError(
                     f"{name} = {value}: expected an even number, because members come in "
-                    f"antithetic pairs{instead}"
+                    "antithetic pairs"
                 )
         grows = self.num_interactions or self.min_episodes
         if most is not None and not grows:
@@ -212,16 +186,6 @@ class DeviationSettings(AlgorithmSettings, ABC):
             )
         return self
 
-    @model_validator(mode="after")
-    def _check_deviations(self) -> DeviationSettings:
-        require_one_deviation(self.sigma, self.radius)
-        low, high = getattr(self, "sigma_min", None), getattr(self, "sigma_max", None)
-        if low is not None and high is not None:
-            _require_order("sigma_min", low, "sigma_max", high)
-        if self.sigma is not None:  # a radius needs the number of parameters
-            self.require_minimum(self.sigma)
-        return self
-
     @final
     def require_room(self, size: int) -> None:
         """Raise a UsageError if ``population_size_max`` is below the initial size."""
@@ -231,80 +195,84 @@ class DeviationSettings(AlgorithmSettings, ABC):
                 f"population_size_max = {most}: expected at least population_size ({size})"
             )
 
+
+class SigmaSettings(AlgorithmSettings, ABC):
+    """Settings of algorithms that sample around a center.
+
+    If a subclass has the settings ``sigma_min`` or ``sigma_max``, they are checked too.
+    """
+
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("sigma", "radius"),)
+
+    sigma: PerParameter | None = None
+    """Standard deviation of the population at the start: one number, or one per parameter
+    [parameter units]."""
+
+    radius: Positive | None = None
+    """Alternative to sigma: the expected distance between a member and the center, so that sigma is
+    radius / sqrt(P) for P parameters [parameter units]."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _radius_displaces_the_default(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("radius") is not None and "sigma" not in values:
+            return {**values, "sigma": None}
+        return values
+
+    @model_validator(mode="after")
+    def _check_deviations(self) -> SigmaSettings:
+        if (self.sigma is None) == (self.radius is None):
+            raise ValueError(
+                f"sigma = {self.sigma} and radius = {self.radius}: expected exactly one of them"
+            )
+        self._require_order("sigma_max", getattr(self, "sigma_max", None))
+        if self.sigma is not None:  # a radius needs the number of parameters
+            self._require_minimum(self.sigma)
+        return self
+
     @final
-    def require_minimum(self, sigma: float | Sequence[float] | Vector) -> None:
+    def _require_minimum(self, sigma: PerParameter | Vector) -> None:
         """Raise a UsageError if a deviation that only decays starts below ``sigma_min``."""
-        low = getattr(self, "sigma_min", None) if hasattr(self, "sigma_decay") else None
-        if low is not None:
+        if hasattr(self, "sigma_decay"):
             given = "sigma" if self.radius is None else f"the sigma of radius = {self.radius}"
-            _require_order("sigma_min", low, given, sigma)
+            self._require_order(given, sigma)
+
+    @final
+    def _require_order(self, name: str, value: PerParameter | Vector | None) -> None:
+        """Raise a UsageError if ``sigma_min`` exceeds a value."""
+        low = getattr(self, "sigma_min", None)
+        if low is None or value is None or 1 != np.size(low) != np.size(value) != 1:
+            return  # ``fitting`` refuses vectors of two lengths
+        if np.any(np.asarray(low) > np.asarray(value)):
+            high = np.asarray(value).tolist()
+            raise UsageError(f"sigma_min = {shown(low)}: expected at most {name} ({high})")
 
     @final
     def initial_sigma(self, num_params: int) -> float | Vector:
         """The standard deviation at the start, a number or [P]; UsageError for another length."""
         for name in ("sigma_min", "sigma_max"):
             fitting(name, getattr(self, name, 0.0), num_params)
-        sigma = initial_sigma(self.sigma, self.radius, num_params)
-        self.require_minimum(sigma)
+        if self.radius is not None:
+            sigma: float | Vector = float(self.radius / np.sqrt(num_params))
+        else:
+            assert self.sigma is not None, "validated before"
+            sigma = fitting("sigma", self.sigma, num_params)
+        self._require_minimum(sigma)
         return sigma
 
-
-def without_default_sigma(values: Any) -> Any:
-    """The values of settings, where ``radius`` replaces the default of ``sigma``."""
-    if isinstance(values, dict) and values.get("radius") is not None and "sigma" not in values:
-        return {**values, "sigma": None}
-    return values
-
-
-def require_one_deviation(sigma: object, radius: object) -> None:
-    """Raise a UsageError unless one of ``sigma`` and ``radius`` is given."""
-    if (sigma is None) == (radius is None):
-        raise UsageError(f"sigma = {sigma} and radius = {radius}: expected exactly one of them")
+    @final
+    def limited(self, old: Vector, new: Vector) -> Vector:
+        """``new`` deviations [P], within ``sigma_min``, ``sigma_max`` and ``sigma_max_change``."""
+        low: float | Vector = np.asarray(getattr(self, "sigma_min", None) or 0.0)
+        high: float | Vector = np.asarray(getattr(self, "sigma_max", None) or np.inf)
+        if change := getattr(self, "sigma_max_change", None):
+            low = np.maximum(low, old - change * old)
+            high = np.minimum(high, old + change * old)
+        return np.minimum(np.maximum(new, low), high)
 
 
-def initial_sigma(
-    sigma: float | tuple[float, ...] | None, radius: float | None, num_params: int
-) -> float | Vector:
-    """The deviation that ``sigma``, or otherwise ``radius``, gives: a number or [P]."""
-    if radius is not None:
-        return float(radius / np.sqrt(num_params))
-    assert sigma is not None, "validated before"
-    return fitting("sigma", sigma, num_params)
-
-
-def limited(
-    old: Vector,
-    new: Vector,
-    least: PerParameter | None,
-    most: PerParameter | None,
-    change: float | None,
-) -> Vector:
-    """``new`` deviations [P], clipped to bounds and to a relative ``change`` from the ``old``."""
-    low: float | Vector = np.asarray(least or 0.0)
-    high: float | Vector = np.asarray(most or np.inf)
-    if change is not None:
-        low = np.maximum(low, old - change * old)
-        high = np.minimum(high, old + change * old)
-    return np.minimum(np.maximum(new, low), high)
-
-
-def _require_order(
-    low_name: str,
-    low: float | Sequence[float],
-    high_name: str,
-    high: float | Sequence[float] | Vector,
-) -> None:
-    """Raise a UsageError if a limit exceeds another; ``fitting`` refuses vectors of two lengths."""
-    lows, highs = np.atleast_1d(low), np.atleast_1d(high)
-    if lows.size != highs.size and 1 not in {lows.size, highs.size}:
-        return
-    lows, highs = np.broadcast_arrays(lows, highs)
-    for place in np.flatnonzero(lows > highs)[:1].tolist():
-        of = f" of parameter {place}" if lows.size > 1 else ""
-        raise UsageError(
-            f"{low_name}{of} = {float(lows[place])}: expected at most {high_name}{of} "
-            f"({float(highs[place])})"
-        )
+class DeviationSettings(SigmaSettings, GrowthSettings, ABC):
+    """Settings of algorithms that sample around a center, in a population that can grow."""
 
 
 def fitting(name: str, value: float | tuple[float, ...], num_params: int) -> float | Vector:

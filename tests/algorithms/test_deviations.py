@@ -10,7 +10,6 @@ from watchers import run
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 
@@ -100,18 +99,3 @@ def test_a_decay_stops_at_each_parameters_own_minimum(name: str) -> None:
     expected = np.sqrt(np.mean(np.maximum(0.1, LOW) ** 2))
     assert algorithm.sigma == pytest.approx(expected, rel=1e-12)
     assert algorithm.ask().members().shape[1] == P
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "words"),
-    [
-        ("pgpe", {"sigma_max": [0.5, 0.6]}, f"sigma_max = .* list of {P}"),
-        ("openai_es", {"sigma": 0.5, "sigma_min": [0.1, 0.2]}, f"sigma_min = .* list of {P}"),
-        ("snes", {"sigma_min": [0.1] * (P - 1) + [0.4], "sigma_max": 0.3}, "sigma_min.*sigma_max"),
-        ("ars", {"sigma": 0.3, "sigma_min": [0.1] * (P - 1) + [0.4]}, "sigma_min"),
-        ("eggroll", {"sigma_min": [0.1] * P}, "sigma_min"),
-    ],
-)
-def test_bounds_that_do_not_fit(name: str, settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        maker(name)(**settings)
