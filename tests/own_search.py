@@ -9,7 +9,7 @@ from esbench.algorithms.base import Algorithm
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
 from esbench.algorithms.shaping import centered
 from esbench.core.arrays import Matrix, State, Vector
-from esbench.core.population import EvaluationPlan, SampledPopulation, StoredPopulation
+from esbench.core.population import SampledPopulation
 
 
 class Derived(torch.optim.NAdam):
@@ -101,7 +101,7 @@ class InPlace(Rebinding):
 class Forgetful(Rebinding):
     """Has a momentum that is not part of its state."""
 
-    velocity = 0.0
+    velocity: Any = 0.0
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         self.velocity = 0.5 * self.velocity + self._step(population, returns)
@@ -117,8 +117,7 @@ class Remembers(Forgetful):
 
     def _load_state_dict(self, state: State) -> None:
         self.velocity = state["velocity"]
-        assert state["told"] == [1, 2.5]
-        assert state["scale"] == 0.5
+        assert (state["told"], state["scale"]) == ([1, 2.5], 0.5)
 
 
 @final
@@ -147,38 +146,6 @@ class FromStart(Rebinding):
 
 
 @final
-class Grows(Rebinding):
-    """Its number of members is not part of its state."""
-
-    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        super()._tell(population, returns, behaviors)
-        self.population_size += 2
-
-
-@final
-class Replays(Rebinding):
-    """Its plan is not part of its state."""
-
-    def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
-        super()._tell(population, returns, behaviors)
-        self.plan = EvaluationPlan(episodes=self.generation + 2)
-
-
-@final
-class Draws(Rebinding):
-    """Draws random numbers that do not depend on its seed."""
-
-    def _ask(self) -> SampledPopulation:
-        return self.sampled(np.random.default_rng().uniform(0.1, 0.2))
-
-
-@final
-class AsksAnArray(Rebinding):
-    def _ask(self) -> Any:
-        return np.zeros((4, 3))
-
-
-@final
 class OtherSettings(Rebinding):
     Settings = dict
 
@@ -189,11 +156,11 @@ class Unfinished(Algorithm[SampledPopulation]):
 
 @final
 class Unfit(Rebinding):
-    """Leaves an attribute with a value that the test chooses; its state is ``content``."""
+    """After an update, its attributes are those that ``left`` returns; its state is ``content``."""
 
     deviation: Any = 0.1
     content: Any = {}  # noqa: RUF012
-    left: Any = ("deviation", 0.1)
+    left: Any = staticmethod(lambda search: {})
 
     @property
     def sigma(self) -> Any:
@@ -204,26 +171,11 @@ class Unfit(Rebinding):
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         super()._tell(population, returns, behaviors)
-        setattr(self, *self.left)
+        for name, value in self.left(self).items():
+            setattr(self, name, value)
 
     def _state_dict(self) -> State:
         return self.content
-
-
-@final
-class AsksForOthers(Rebinding):
-    """Its members have another number of parameters."""
-
-    def _ask(self) -> Any:
-        return StoredPopulation(stored=np.zeros((64, 3)), size=64)
-
-
-@final
-class ScalesOthers(Rebinding):
-    """Its deviation has another number of parameters."""
-
-    def _ask(self) -> SampledPopulation:
-        return self.sampled(np.ones(2))
 
 
 @final
@@ -233,14 +185,3 @@ class Explodes(Rebinding):
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         super()._tell(population, returns, behaviors)
         self.population_size = 10**9
-
-
-@final
-class Misspells(Rebinding):
-    """Restores another name than it stores."""
-
-    def _state_dict(self) -> State:
-        return {"velocity": 0.0}
-
-    def _load_state_dict(self, state: State) -> None:
-        self.velocity = state["speed"]

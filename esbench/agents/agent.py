@@ -16,7 +16,12 @@ import gymnasium
 from pydantic import ConfigDict
 
 from esbench.core.arrays import State
-from esbench.core.errors import TrainingError, UsageError, UserCodeError, error_text, suggestion
+from esbench.core.errors import (
+    TrainingError,
+    UserCodeError,
+    error_text,
+    require_keywords,
+)
 from esbench.core.registry import Registry, import_object
 from esbench.core.settings import Count, TrainerSettings
 
@@ -132,12 +137,7 @@ class OwnAgent(Agent):
         self._seed = seed
         self._policy: ActingPolicy | None = None
         arguments = settings.model_extra or {}
-        known = inspect.signature(cls).parameters
-        free = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
-        for key in arguments:
-            if key not in known and not free:
-                near = suggestion(key, known)
-                raise UsageError(f"agent {self._name!r} takes no argument {key!r}; {near}")
+        require_keywords(f"agent {self._name!r}", cls, arguments)
         try:
             self._learner = cls(**arguments)
         except Exception as error:  # a user's constructor may raise anything
@@ -153,7 +153,7 @@ class OwnAgent(Agent):
     def learn(self, env_steps: int) -> None:
         """Call ``train``; a second call trains from the beginning."""
         found = self._learner.train(self._make_environment(), env_steps, self._seed)
-        self._policy = as_policy(found, self._name)
+        self._policy = _OwnPolicy(found, self._name)
 
     def state_dict(self) -> State | None:
         """None: what a user's agent holds is not known."""
@@ -164,33 +164,34 @@ class OwnAgent(Agent):
         raise AssertionError(f"{self._name} has no state")
 
 
-def own_agent(name: str) -> Any:
-    """A user's class "package.file:Class" of an agent; None if the class is no agent.
+def agent_class(name: str) -> Any:
+    """An agent by name, or a user's class "package.file:Class"; None if the class is no agent.
 
     Raises:
         UsageError: it cannot be imported.
     """
-    found: Any = import_object("algorithm", name)
+    found: Any = import_object("algorithm", name) if ":" in name else AGENTS.get(name)
     return found if is_agent_class(found) else None
 
 
-def agent_settings(name: str) -> type[AgentSettings]:
+def agent_settings(cls: Any) -> type[AgentSettings]:
     """The class of the settings of an agent."""
-    found = AGENTS.get(name) if ":" not in name else own_agent(name)
-    settings: type[AgentSettings] = getattr(found, "Settings", OwnAgentSettings)
+    settings: type[AgentSettings] = getattr(cls, "Settings", OwnAgentSettings)
     return settings
 
 
-def make_agent(name: str, settings: Any, make_environment: MakeEnvironment, seed: int) -> Agent:
-    """The untrained agent of a name.
+def make_agent(
+    cls: Any, settings: Any, make_environment: MakeEnvironment, seed: int, name: str
+) -> Agent:
+    """An untrained agent; ``name`` is that of the class in messages.
 
     Raises:
         UsageError: it does not fit the environment, or its constructor refuses the settings.
     """
-    found = AGENTS.get(name) if ":" not in name else own_agent(name)
-    if isinstance(found, type) and issubclass(found, Agent):
-        return found(settings, make_environment, seed)
-    return OwnAgent(settings, make_environment, seed, learner=(name, found))
+    if issubclass(cls, Agent):
+        made: Agent = cls(settings, make_environment, seed)
+        return made
+    return OwnAgent(settings, make_environment, seed, learner=(name, cls))
 
 
 def is_agent_class(cls: Any) -> bool:
@@ -207,24 +208,31 @@ def is_agent_class(cls: Any) -> bool:
     return True
 
 
-def as_policy(found: Any, owner: str) -> ActingPolicy:
-    """What an agent hands over, as a policy with ``reset`` and ``act``.
+@final
+class _OwnPolicy:
+    """What a user's agent hands over, as a policy with ``reset`` and ``act``.
 
     Raises:
         TrainingError: it is none.
     """
-    if callable(getattr(found, "act", None)):
-        act = found.act
-    elif callable(getattr(found, "predict", None)):
-        act = partial(_predicted, found.predict)
-    elif callable(found):
-        act = found
-    else:
-        raise TrainingError(
-            f"agent {owner!r} returned {type(found).__name__}; expected a policy with "
-            "act(observation) or predict(observation), or a function of the observation"
-        )
-    return _Acting(act, getattr(found, "reset", None))
+
+    def __init__(self, found: Any, owner: str) -> None:
+        self._reset = getattr(found, "reset", None)
+        if callable(getattr(found, "act", None)):
+            self.act = found.act
+        elif callable(getattr(found, "predict", None)):
+            self.act = partial(_predicted, found.predict)
+        elif callable(found):
+            self.act = found
+        else:
+            raise TrainingError(
+                f"agent {owner!r} returned {type(found).__name__}; expected a policy with "
+                "act(observation) or predict(observation), or a function of the observation"
+            )
+
+    def reset(self) -> None:
+        if callable(self._reset):
+            self._reset()
 
 
 def _predicted(predict: Any, observation: Any) -> Any:
@@ -232,14 +240,3 @@ def _predicted(predict: Any, observation: Any) -> Any:
     sure = "deterministic" in inspect.signature(predict).parameters
     found = predict(observation, deterministic=True) if sure else predict(observation)
     return found[0] if isinstance(found, tuple) else found
-
-
-@final
-class _Acting:
-    def __init__(self, act: Any, reset: Any) -> None:
-        self.act = act
-        self._reset = reset
-
-    def reset(self) -> None:
-        if callable(self._reset):
-            self._reset()

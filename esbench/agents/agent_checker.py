@@ -7,7 +7,7 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.agents.agent import Agent, AgentSettings, Environment, OwnAgent, is_agent_class
+from esbench.agents.agent import Environment, agent_settings, is_agent_class, make_agent
 from esbench.core.errors import TrainingError, UsageError, as_training_errors
 from esbench.core.settings import parse
 
@@ -50,8 +50,7 @@ def check_agent(cls: type, env: str = "CartPole-v1", env_steps: int = 500, **set
             f"agent {name!r} is no agent; expected a class with train(env, env_steps, seed), or a "
             "subclass of esbench.agents.agent.Agent"
         )
-    model: type[AgentSettings] = getattr(cls, "Settings", OwnAgent.Settings)
-    typed = parse(model, settings, f"check_agent({name})")
+    typed = parse(agent_settings(cls), settings, f"check_agent({name})")
     space = gymnasium.make(env).action_space
     first, second = (_actions(cls, name, typed, env, env_steps) for _ in range(2))
     if wrong := [action for action in first if not _fits(space, action)]:
@@ -70,10 +69,7 @@ def _actions(cls: Any, name: str, settings: Any, env: str, env_steps: int) -> li
         return _Numbered(gymnasium.make(env))
 
     with as_training_errors():
-        if issubclass(cls, Agent):
-            agent: Agent = cls(settings, make_environment, SEED)
-        else:
-            agent = OwnAgent(settings, make_environment, SEED, learner=(name, cls))
+        agent = make_agent(cls, settings, make_environment, SEED, name)
         agent.learn(env_steps)
         policy = agent.policy
         if policy is None:

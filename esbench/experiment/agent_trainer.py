@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.agents.agent import ActingPolicy, AgentSettings, Environment, make_agent
+from esbench.agents.agent import ActingPolicy, AgentSettings, Environment, agent_class, make_agent
 from esbench.core.arrays import State, float_digest
 from esbench.core.errors import (
     USER_CODE_ERRORS,
@@ -74,7 +74,8 @@ class AgentTrainer(Trainer):
         self._resources.callback(self._close_environments)
         with contextlib.ExitStack() as failed:
             failed.callback(self._resources.close)
-            self.agent = make_agent(name, settings, self._make_environment, spec.seed)
+            cls = agent_class(name)
+            self.agent = make_agent(cls, settings, self._make_environment, spec.seed, name)
             self._trains_once = self.agent.policy is None
             ends = spec.budget.generations, spec.budget.target_return
             if self._trains_once and ends != (None, None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from esbench.agents.agent import AGENTS, agent_settings, own_agent
+from esbench.agents.agent import AGENTS, agent_class, agent_settings
 from esbench.algorithms.base import ALGORITHMS, algorithm_class
 from esbench.core.errors import unknown
 from esbench.core.settings import TrainerSettings
@@ -19,7 +19,7 @@ def is_agent(name: str) -> bool:
     Raises:
         UsageError: it cannot be imported.
     """
-    return name in AGENTS.names() if ":" not in name else own_agent(name) is not None
+    return name in AGENTS.names() if ":" not in name else agent_class(name) is not None
 
 
 def trainer_settings(name: str) -> type[TrainerSettings]:
@@ -30,4 +30,4 @@ def trainer_settings(name: str) -> type[TrainerSettings]:
     """
     if ":" not in name and name not in trainer_names():
         raise unknown("algorithm", name, trainer_names())
-    return agent_settings(name) if is_agent(name) else algorithm_class(name).Settings
+    return agent_settings(agent_class(name)) if is_agent(name) else algorithm_class(name).Settings

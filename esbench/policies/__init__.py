@@ -1,4 +1,4 @@
-"""The policy templates, one file each, found by the registry."""
+"""The policy templates, found by the registry."""
 
 from __future__ import annotations
 

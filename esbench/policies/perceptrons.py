@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, final
 
@@ -35,42 +36,6 @@ class LinearSettings(PolicySettings):
 
 
 @final
-@register_policy("linear")
-class Linear(TorchPolicy):
-    """One matrix from observations to outputs."""
-
-    Settings = LinearSettings
-    settings: LinearSettings
-
-    @property
-    def shapes(self) -> Shapes:
-        """The shapes of weights and biases, layer by layer."""
-        return layer_shapes(self._sizes, self.settings.bias)
-
-    @property
-    def _sizes(self) -> tuple[int, int]:
-        return self.num_inputs, self.num_outputs
-
-    def initial_parameters(self, generator: np.random.Generator) -> Vector:
-        """Zeros, [P]."""
-        return np.zeros(self.num_params)
-
-    def batch(self, slots: int) -> PolicyBatch:
-        """A batch with ``slots`` slots."""
-        settings = self.settings
-        return FeedForwardBatch(
-            slots, self._sizes, "identity", settings.output_activation, settings.bias
-        )
-
-    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
-        """One ``torch.nn.Linear``."""
-        from esbench.policies.kernels.torch_modules import feed_forward
-
-        last = self.settings.output_activation
-        return feed_forward(parameters, self.shapes, "identity", last)
-
-
-@final
 class MLPSettings(PolicySettings):
     """Settings of the multi-layer perceptron."""
 
@@ -87,44 +52,70 @@ class MLPSettings(PolicySettings):
     """Whether to add a constant to every unit."""
 
 
+class FullyConnected(TorchPolicy, ABC):
+    """Fully connected layers; the linear policy has one."""
+
+    settings: LinearSettings | MLPSettings
+
+    @property
+    @final
+    def shapes(self) -> Shapes:
+        """The shapes of weights and biases, layer by layer."""
+        return layer_shapes(self.sizes, self.settings.bias)
+
+    @property
+    @final
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of inputs, of the units of each hidden layer, and of outputs."""
+        hidden = self.settings.hidden if isinstance(self.settings, MLPSettings) else ()
+        return self.num_inputs, *hidden, self.num_outputs
+
+    @final
+    @property
+    def _activations(self) -> tuple[Activation, Activation]:
+        """Those of the hidden units and of the outputs."""
+        settings = self.settings
+        hidden = settings.activation if isinstance(settings, MLPSettings) else "identity"
+        return hidden, settings.output_activation
+
+    @final
+    def batch(self, slots: int) -> PolicyBatch:
+        """A batch with ``slots`` slots."""
+        return FeedForwardBatch(slots, self.sizes, *self._activations, self.settings.bias)
+
+    @final
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """``torch.nn.Linear`` layers and activations."""
+        from esbench.policies.kernels.torch_modules import feed_forward
+
+        return feed_forward(parameters, self.shapes, *self._activations)
+
+
+@final
+@register_policy("linear")
+class Linear(FullyConnected):
+    """One matrix from observations to outputs."""
+
+    Settings = LinearSettings
+
+    def initial_parameters(self, generator: np.random.Generator) -> Vector:
+        """Zeros, [P]."""
+        return np.zeros(self.num_params)
+
+
 @final
 @register_policy("mlp")
-class MLP(TorchPolicy):
+class MLP(FullyConnected):
     """Fully connected layers, 64-64 tanh by default."""
 
     Settings = MLPSettings
     takes_images = True
     most_pixels = 2**15  # 4 frames of 84 x 84; with 64 units that is 7 MB of weights per slot
-    settings: MLPSettings
-
-    @property
-    def shapes(self) -> Shapes:
-        """The shapes of weights and biases, layer by layer."""
-        return layer_shapes(self._sizes, self.settings.bias)
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return self.num_inputs, *self.settings.hidden, self.num_outputs
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
         """Normalized weights and zero biases, [P]."""
         parts = []
-        for weights in normalized_weights(generator, list(pairwise(self._sizes))):
+        for weights in normalized_weights(generator, list(pairwise(self.sizes))):
             parts.append(weights.reshape(-1))
             parts.append(np.zeros(weights.shape[1] if self.settings.bias else 0))
         return np.concatenate(parts)
-
-    def batch(self, slots: int) -> PolicyBatch:
-        """A batch with ``slots`` slots."""
-        settings = self.settings
-        return FeedForwardBatch(
-            slots, self._sizes, settings.activation, settings.output_activation, settings.bias
-        )
-
-    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
-        """``torch.nn.Linear`` layers and activations."""
-        from esbench.policies.kernels.torch_modules import feed_forward
-
-        settings = self.settings
-        last = settings.output_activation
-        return feed_forward(parameters, self.shapes, settings.activation, last)

@@ -17,6 +17,7 @@ import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.arrays import with_arrays, without_arrays
 from esbench.core.errors import TrainingError, UsageError
+from esbench.core.population import EvaluationPlan, StoredPopulation
 
 # What an update leaves in an attribute, and words of the refusal.
 UNFIT = [
@@ -30,24 +31,39 @@ UNFIT = [
     ("member_data", [1.0], r"member_data is \[1\.0\]; expected a dictionary"),
     ("population_size", 2.5, r"population_size is 2\.5; expected an integer"),
     ("population_size", 0, "population_size is 0"),
-    ("content", None, "_state_dict returned None; expected a dictionary"),
-    ("content", {"a": {"b": torch.zeros(2)}}, "Tensor is not JSON serializable"),
-    ("content", {"a": np.array([None])}, "'a' is an array .* of object"),
-    ("content", {"a": np.longdouble(1)}, "longdouble"),
-    ("content", {"a": [{1: 2}]}, "a key is no text"),
-    ("content", {"a": {"$tensor": "x"}}, r"KeyError: 'x'"),
-    ("content", {"average": 1}, "expected .* but algorithm, generation, center, average"),
 ]
-BREAKS = {
-    "AsksAnArray": "_ask returned an array .*; expected a Population",
-    "AsksForOthers": r"_ask returned an array \[64, 3\].*; expected numbers \[N, 6\]",
-    "ScalesOthers": "_ask returned members that cannot be made",
-    "Draws": "generation 1 has other members",
-    "Forgetful": "generation 2 ends in another state",
-    "Grows": "generation 2 has other members or episodes",
-    "Misspells": "_load_state_dict does not take .*'speed'",
-    "Replays": "generation 2 has other members or episodes",
-}
+# What a class has in place of what it should, and words of the refusal.
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"content": None}, "_state_dict returned None; expected a dictionary"),
+    ({"content": {"a": {"b": torch.zeros(2)}}}, "Tensor is not JSON serializable"),
+    ({"content": {"a": np.array([None])}}, "'a' is an array .* of object"),
+    ({"content": {"a": np.longdouble(1)}}, "longdouble"),
+    ({"content": {"a": [{1: 2}]}}, "a key is no text"),
+    ({"content": {"a": {"$tensor": "x"}}}, r"KeyError: 'x'"),
+    ({"content": {"average": 1}}, "expected .* but algorithm, generation, center, average"),
+    (
+        {"_load_state_dict": lambda search, state: state["speed"]},
+        "_load_state_dict does not take .*'speed'",
+    ),
+    ({"_ask": lambda _: np.zeros((4, 3))}, "_ask returned an array .*; expected a Population"),
+    (
+        {"_ask": lambda _: StoredPopulation(stored=np.zeros((64, 3)), size=64)},
+        r"_ask returned an array \[64, 3\].*; expected numbers \[N, 6\]",
+    ),
+    ({"_ask": lambda search: search.sampled(np.ones(2))}, "_ask returned members that cannot be"),
+    (
+        {"_ask": lambda search: search.sampled(np.random.default_rng().uniform(0.1, 0.2))},
+        "generation 1 has other members",
+    ),
+    (
+        {"left": lambda search: {"population_size": search.population_size + 2}},
+        "generation 2 has other members or episodes",
+    ),
+    (
+        {"left": lambda search: {"plan": EvaluationPlan(episodes=search.generation + 2)}},
+        "generation 2 has other members or episodes",
+    ),
+]
 
 
 @pytest.mark.parametrize("name", [*ALGORITHMS.builtin_names()])
@@ -62,29 +78,27 @@ def test_own_algorithms_with_their_whole_state_pass_the_check(name: str) -> None
     esbench.check_algorithm(getattr(own_search, name), center_init=[0.0, 1.0, 2.0])
 
 
-@pytest.mark.parametrize(("name", "words"), BREAKS.items())
-def test_the_check_names_what_an_algorithm_breaks(name: str, words: str) -> None:
-    with pytest.raises(TrainingError, match=f"{name}.*{words}") as caught:
-        esbench.check_algorithm(getattr(own_search, name))
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [*BROKEN, *(({"left": lambda _, n=n, v=v: {n: v}}, words) for n, v, words in UNFIT)],
+)
+def test_the_check_names_what_an_algorithm_breaks(changed: dict[str, Any], words: str) -> None:
+    broken = type("Broken", (own_search.Unfit,), changed)
+    with pytest.raises(TrainingError, match=f"Broken.*{words}") as caught:
+        esbench.check_algorithm(broken)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("attribute", "value", "words"), UNFIT)
-def test_the_check_names_an_attribute_that_does_not_fit(
-    attribute: str, value: Any, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own_search.Unfit, "left", (attribute, value))
-    if attribute == "content":
-        monkeypatch.setattr(own_search.Unfit, "content", value)
-    with pytest.raises(TrainingError, match=f"Unfit.*{words}"):
-        esbench.check_algorithm(own_search.Unfit)
+def test_the_check_notices_a_forgotten_momentum() -> None:
+    with pytest.raises(TrainingError, match="Forgetful.*generation 2 ends in another state"):
+        esbench.check_algorithm(own_search.Forgetful)
 
 
 @pytest.mark.parametrize("deviation", [np.float32(1), np.int64(1), Fraction(1)])
 def test_the_deviation_may_be_any_number(
     deviation: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(own_search.Unfit, "left", ("deviation", deviation))
+    monkeypatch.setattr(own_search.Unfit, "left", lambda _: {"deviation": deviation})
     with esbench.make_trainer(
         "own_search:Unfit", env="CartPole-v1", population_size=4, workers=1, out=tmp_path
     ) as trainer:
