@@ -160,7 +160,9 @@ class Unfit(Rebinding):
 
     deviation: Any = 0.1
     content: Any = {}  # noqa: RUF012
-    left: Any = staticmethod(lambda search: {})
+
+    def left(self) -> dict[str, Any]:
+        return {}
 
     @property
     def sigma(self) -> Any:
@@ -171,7 +173,7 @@ class Unfit(Rebinding):
 
     def _tell(self, population: SampledPopulation, returns: Vector, behaviors: Matrix) -> None:
         super()._tell(population, returns, behaviors)
-        for name, value in self.left(self).items():
+        for name, value in self.left().items():
             setattr(self, name, value)
 
     def _state_dict(self) -> State:

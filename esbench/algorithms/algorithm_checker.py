@@ -32,7 +32,7 @@ MOST_MEMBERS: Final = 10_000  # a larger population is not evaluated
 NUMBERS: Final = "biuf"  # kinds of arrays that a checkpoint stores
 LARGEST: Final = 8  # bytes of a number
 RESERVED: Final = ("algorithm", "generation", "center", "average")  # keys of a stored state
-MEMBER_COLUMNS: Final = ("generation", "member", "episode", "return", "length")  # not its own
+MEMBER_COLUMNS: Final = frozenset({"generation", "member", "episode", "return", "length"})
 
 
 def check_algorithm(cls: type[Algorithm[Any]], **settings: Any) -> None:
@@ -113,21 +113,18 @@ def _restored(algorithm: Algorithm[Any], start: Vector) -> Algorithm[Any]:
     """Another object with the stored state of an algorithm that began at ``start``, [P]."""
     cls, arrays = type(algorithm), dict[str, Any]()
     own = algorithm._state_dict()
-    expected = (
-        "expected a dictionary of arrays of numbers, numbers, texts, None, and lists and "
-        f"dictionaries of these, with texts as keys but {', '.join(RESERVED)} and {TENSOR}"
-    )
-    if not isinstance(own, dict) or not own.keys().isdisjoint({*RESERVED, TENSOR}):
-        raise TrainingError(f"{cls.__name__}._state_dict returned {_kind(own)}; {expected}")
-    plain = without_arrays(algorithm.state_dict(), arrays)
     try:
+        plain = without_arrays(algorithm.state_dict(), arrays)
         stored = json.loads(json.dumps(plain))
-        wrong = [key for key, each in arrays.items() if not _is_storable(each)]
-    except TypeError as error:
-        raise TrainingError(f"{cls.__name__}._state_dict: {error}; {expected}") from error
-    if wrong or repr(stored) != repr(plain):
-        at = f"{wrong[0]!r} is {_kind(arrays[wrong[0]])}" if wrong else "a key is no text"
-        raise TrainingError(f"{cls.__name__}._state_dict: {at}; {expected}")
+        storable = own.keys().isdisjoint({*RESERVED, TENSOR}) and repr(stored) == repr(plain)
+    except (AttributeError, TypeError):
+        storable = False
+    if not storable or not all(map(_is_storable, arrays.values())):
+        raise TrainingError(
+            f"{cls.__name__}._state_dict returned {shown(own)}; expected a dictionary of arrays of "
+            "numbers, numbers, texts, None, and lists and dictionaries of these, with texts as "
+            f"keys but {', '.join(RESERVED)} and {TENSOR}"
+        )
     twin = cls(algorithm.settings, start, algorithm.seed, algorithm.shapes)
     try:
         twin.load_state_dict(with_arrays(stored, arrays))
@@ -154,28 +151,33 @@ def _require_same_state(algorithm: Algorithm[Any], twin: Algorithm[Any]) -> None
 
 def _require_valid(algorithm: Algorithm[Any], num_params: int, members: int) -> None:
     """Raises TrainingError if an attribute does not fit after ``_tell``."""
-    name, center = type(algorithm).__name__, algorithm._center
-    size, data = algorithm.population_size, algorithm.member_data
-    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-        raise TrainingError(f"{name}.population_size is {_kind(size)}; expected an integer above 0")
+    size, center = algorithm.population_size, algorithm._center
+    sigma, data = algorithm.sigma, algorithm.member_data
+    is_count = isinstance(size, Integral) and not isinstance(size, bool) and size > 0
     is_vector = isinstance(center, np.ndarray) and center.shape == (num_params,)
-    if not is_vector or center.dtype != np.float64:
-        raise TrainingError(
-            f"{name}._tell left {_kind(center)} as self._center; expected an array of {num_params} "
-            "float64 numbers"
-        )
-    if not isinstance(sigma := algorithm.sigma, Real):
-        raise TrainingError(f"{name}.sigma is {_kind(sigma)}; expected a number (see scale_of)")
-    if not isinstance(data, dict):
-        raise TrainingError(f"{name}.member_data is {_kind(data)}; expected a dictionary")
-    for key, value in data.items():
-        array = _array(value)
-        fits = array.ndim == 0 or (array.ndim < 3 and len(array) == members)
-        if not fits or array.dtype.kind not in NUMBERS or key in MEMBER_COLUMNS:
+    is_data = isinstance(data, dict) and MEMBER_COLUMNS.isdisjoint(data)
+    vector = f"an array of {num_params} float64 numbers"
+    columns = (
+        f"a dictionary of numbers, or of numbers for {members} members, under other names than "
+        f"{', '.join(sorted(MEMBER_COLUMNS))}"
+    )
+    for name, value, fits, expected in (
+        ("population_size", size, is_count, "an integer above 0"),
+        ("_center", center, is_vector and center.dtype == np.float64, vector),
+        ("sigma", sigma, isinstance(sigma, Real), "a number (see scale_of)"),
+        ("member_data", data, is_data and _is_per_member(data, members), columns),
+    ):
+        if not fits:
             raise TrainingError(
-                f"{name}: member_data[{key!r}] is {_kind(value)}; expected a number or numbers "
-                f"for {members} members, under another name than {', '.join(MEMBER_COLUMNS)}"
+                f"{type(algorithm).__name__}.{name} is {_kind(value)} after _tell; expected "
+                f"{expected}"
             )
+
+
+def _is_per_member(data: dict[str, Any], members: int) -> bool:
+    arrays = [_array(value) for value in data.values()]
+    fits = [each.ndim == 0 or (each.ndim < 3 and len(each) == members) for each in arrays]
+    return all(fits) and all(each.dtype.kind in NUMBERS for each in arrays)
 
 
 def _is_storable(array: npt.NDArray[Any]) -> bool:

@@ -12,32 +12,22 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, final
 import numpy as np
 from pydantic import Field, model_validator
 
+from esbench.algorithms import search_settings as fields
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
-from esbench.algorithms.search_settings import (
-    MOST_MEMBERS,
-    DeviationSettings,
-    Fraction,
-    Members,
-    NormalizationSettings,
-    PerParameter,
-    Positive,
-    SigmaDecay,
-    SmallestDecayed,
-)
 from esbench.algorithms.shaping import raw
 from esbench.core.arrays import Matrix, State, Vector
 from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 from esbench.core.settings import Count
 
-MOST_PAIRS: Final = MOST_MEMBERS // 2
+MOST_PAIRS: Final = fields.MOST_MEMBERS // 2
 
 Version: TypeAlias = Literal["V1", "V2", "V1-t", "V2-t"]
 
 
 @final
-class ARSSettings(DeviationSettings, NormalizationSettings):
+class ARSSettings(fields.DeviationSettings, fields.NormalizationSettings):
     """Settings of ARS; the defaults are those of the paper's HalfCheetah, where num_best is 4."""
 
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (
@@ -47,11 +37,11 @@ class ARSSettings(DeviationSettings, NormalizationSettings):
     always_uses_pairs: ClassVar[bool] = True
     normalization_setting: ClassVar[str] = "version"
 
-    population_size: Annotated[Members, Tune(choices=(8, 16, 32, 64, 128))] = 64
+    population_size: Annotated[fields.Members, Tune(choices=(8, 16, 32, 64, 128))] = 64
     """Members per generation: two per pair [members]."""
 
-    sigma_decay: SigmaDecay = 1.0
-    sigma_min: SmallestDecayed = None
+    sigma_decay: fields.SigmaDecay = 1.0
+    sigma_min: fields.SmallestDecayed = None
 
     num_pairs: Annotated[int, Field(ge=1, le=MOST_PAIRS)] | None = None
     """Alternative to population_size: directions per generation, each tried both ways (the paper's
@@ -66,14 +56,14 @@ class ARSSettings(DeviationSettings, NormalizationSettings):
     version: Version = "V2-t"
     """V2 and V2-t normalize observations, V1 and V1-t do not; only V1-t and V2-t can drop pairs."""
 
-    sigma: Annotated[PerParameter | None, Tune(low=0.005, high=0.3, log=True)] = 0.03
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.005, high=0.3, log=True)] = 0.03
     """Standard deviation of the population at the start (the paper's nu, which is constant): one
     number, or one per parameter [parameter units]."""
 
-    learning_rate: Annotated[Positive, Tune(low=0.003, high=0.3, log=True)] = 0.02
+    learning_rate: Annotated[fields.Positive, Tune(low=0.003, high=0.3, log=True)] = 0.02
     """Length of the step, in units of the averaged, scaled noise (the paper's alpha)."""
 
-    learning_rate_decay: Fraction = 1.0
+    learning_rate_decay: fields.Fraction = 1.0
     """Factor on the learning rate after every generation."""
 
     @model_validator(mode="before")

@@ -51,9 +51,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     needs_behaviors: ClassVar[bool] = False
     uses_equal_returns: ClassVar[bool] = False
 
-    def __init__(
-        self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         """Start at ``center`` [P], or at ``center_init`` if the settings have one.
 
         ``shapes`` are those of the parameter tensors in the vector, one vector by default.
@@ -73,7 +71,7 @@ class Algorithm(ABC, Generic[PopulationT]):
             settings.require_room(self.population_size)
             self.plan = EvaluationPlan(growth=settings.growth)
         self.member_data: dict[str, npt.ArrayLike] = {}
-        self.shapes = ((center.size,),) if shapes is None else shapes
+        self.shapes = shapes or ((center.size,),)
         self._center = np.array(center, dtype=np.float64)
         if settings.center_init is not None:
             self._center[:] = fitting("center_init", settings.center_init, center.size)

@@ -9,20 +9,13 @@ divide the elites' squared deviations by their number; here, as in evotorch, the
 
 from __future__ import annotations
 
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from esbench.algorithms import search_settings as fields
 from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
-from esbench.algorithms.search_settings import (
-    DeviationSettings,
-    LargestSigma,
-    NonNegative,
-    PerParameter,
-    SigmaChange,
-    SmallestSigma,
-)
 from esbench.algorithms.shaping import ranks
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import UsageError
@@ -32,19 +25,19 @@ from esbench.core.settings import Count
 
 
 @final
-class CEMSettings(DeviationSettings):
+class CEMSettings(fields.DeviationSettings):
     """Settings of CEM."""
 
-    sigma: Annotated[PerParameter | None, Tune(low=0.05, high=2.0, log=True)] = 0.5
-    sigma_min: SmallestSigma = None
-    sigma_max: LargestSigma = None
-    sigma_max_change: SigmaChange = None
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.05, high=2.0, log=True)] = 0.5
+    sigma_min: fields.SmallestSigma = None
+    sigma_max: fields.LargestSigma = None
+    sigma_max_change: fields.SigmaChange = None
 
     elite_ratio: Annotated[float, Field(gt=0, lt=1), Tune(low=0.125, high=0.5)] = 0.25
     """Fraction of the members that count as elites, to which the next generation is fitted; rounded
     down to whole members, at least 2."""
 
-    extra_sigma_ratio: Annotated[NonNegative, Tune(low=0.0, high=0.5)] = 0.1
+    extra_sigma_ratio: Annotated[fields.NonNegative, Tune(low=0.0, high=0.5)] = 0.1
     """Extra standard deviation against early convergence, as a multiple of the initial sigma: its
     square is added to the elites' variance, and shrinks every generation; 0 adds none."""
 
@@ -77,9 +70,7 @@ class CEM(Algorithm[SampledPopulation]):
     paper = "Rubinstein 1999, doi:10.1023/A:1010091220143; Szita & Lorincz 2006"
     settings: CEMSettings
 
-    def __init__(
-        self, settings: CEMSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         self.settings.num_elites(self.population_size)
         self._first_sigma = self.settings.initial_sigma(self._center.size)

@@ -54,9 +54,7 @@ class CmaesAlgorithm(Algorithm[StoredPopulation], ABC):
     Settings = CMAESSettings
     settings: CMAESSettings
 
-    def __init__(
-        self, settings: CMAESSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         sigma = float(self.settings.initial_sigma(self._center.size))
         try:

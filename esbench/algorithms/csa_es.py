@@ -7,7 +7,7 @@ Equation numbers are those of Hansen, "The CMA Evolution Strategy: A Tutorial", 
 
 from __future__ import annotations
 
-from typing import Annotated, Final, final
+from typing import Annotated, Any, Final, final
 
 import numpy as np
 
@@ -41,9 +41,7 @@ class CSAES(Algorithm[SampledPopulation]):
     paper = "Hansen 2016, arXiv:1604.00772; Chotard et al. 2012, arXiv:1206.1208"
     settings: CSAESSettings
 
-    def __init__(
-        self, settings: CSAESSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         self._sigma = float(self.settings.initial_sigma(self._center.size))
         self._path = np.zeros(self._center.size)

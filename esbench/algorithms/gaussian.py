@@ -20,9 +20,7 @@ class DecayingSearch(Algorithm[PopulationT], ABC):
     Its settings are ``DeviationSettings`` with ``sigma_decay`` and ``sigma_min``.
     """
 
-    def __init__(
-        self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         self._sigma = self.settings.initial_sigma(self._center.size)
 
@@ -45,9 +43,7 @@ class DecayingSearch(Algorithm[PopulationT], ABC):
 class SeparableSearch(Algorithm[SampledPopulation], ABC):
     """Samples from N(mu, diag(sigma^2)); a subclass implements ``_tell``, which updates both."""
 
-    def __init__(
-        self, settings: Any, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         size = self._center.size
         self._sigma = np.zeros(size) + self.settings.initial_sigma(size)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, TypeAlias, final
+from typing import Annotated, Any, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field
@@ -221,9 +221,7 @@ class Genetic(Algorithm[GeneticPopulation]):
     paper = "Such et al. 2017, arXiv:1712.06567"
     settings: GeneticSettings
 
-    def __init__(
-        self, settings: GeneticSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         self._ancestor = self._ancestor_at(self._center.copy())
         self._elite = START

@@ -12,30 +12,15 @@ update of A, because exp(a I) exp(M) = exp(a I + M).
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias, final
+from typing import Annotated, Any, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field
 
+from esbench.algorithms import search_settings as fields
 from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
 from esbench.algorithms.gaussian import SeparableSearch
 from esbench.algorithms.optimizers import Ascent
-from esbench.algorithms.search_settings import (
-    Antithetic,
-    AtLeastTwo,
-    DeviationSettings,
-    LargestSigma,
-    LearningRateDecay,
-    NonNegative,
-    OptimizerName,
-    OptimizerSettings,
-    PerParameter,
-    Positive,
-    SigmaChange,
-    SigmaRateDecay,
-    SmallestSigma,
-    WeightDecay,
-)
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError
@@ -48,7 +33,7 @@ MOST_PARAMS: Final = 2_000  # of xNES, whose P x P matrix goes to every worker i
 
 # As settings: what SNES and xNES share.
 PopulationSize: TypeAlias = Annotated[
-    AtLeastTwo | None,
+    fields.AtLeastTwo | None,
     Field(
         description="Members per generation; by default 4 + floor(3 ln P) for P parameters "
         "[members]."
@@ -66,59 +51,63 @@ Utilities: TypeAlias = Annotated[
 
 
 @final
-class SNESSettings(DeviationSettings):
+class SNESSettings(fields.DeviationSettings):
     """Settings of SNES; the defaults are those of the papers."""
 
     population_size: Annotated[PopulationSize, Tune(choices=(16, 32, 64, 128))] = None
-    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
-    sigma_min: SmallestSigma = None
-    sigma_max: LargestSigma = None
-    sigma_max_change: SigmaChange = None
-    antithetic: Antithetic = False
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
+    sigma_min: fields.SmallestSigma = None
+    sigma_max: fields.LargestSigma = None
+    sigma_max_change: fields.SigmaChange = None
+    antithetic: fields.Antithetic = False
 
-    sigma_learning_rate: Annotated[NonNegative | None, Tune(low=0.005, high=0.5, log=True)] = None
+    sigma_learning_rate: Annotated[
+        fields.NonNegative | None, Tune(low=0.005, high=0.5, log=True)
+    ] = None
     """Learning rate of the standard deviation; by default (3 + ln P) / (5 sqrt(P)) for P
     parameters. A given value replaces the default (evotorch multiplies by it, unless
     scale_learning_rate = False)."""
 
-    sigma_learning_rate_decay: SigmaRateDecay = 1.0
+    sigma_learning_rate_decay: fields.SigmaRateDecay = 1.0
     shaping: Utilities = "nes"
 
-    learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
+    learning_rate: Annotated[fields.Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
     """Learning rate of the optimizer; with sgd, 1 moves the center to the weighted mean of the
     members."""
 
-    learning_rate_decay: LearningRateDecay = 1.0
-    optimizer: OptimizerName = "sgd"
-    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
-    weight_decay: WeightDecay = 0.0
+    learning_rate_decay: fields.LearningRateDecay = 1.0
+    optimizer: fields.OptimizerName = "sgd"
+    optimizer_settings: fields.OptimizerSettings = Field(default_factory=dict)
+    weight_decay: fields.WeightDecay = 0.0
 
 
 @final
-class XNESSettings(DeviationSettings):
+class XNESSettings(fields.DeviationSettings):
     """Settings of xNES; the defaults are those of the papers."""
 
     population_size: Annotated[PopulationSize, Tune(choices=(16, 32, 64, 128))] = None
-    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
-    antithetic: Antithetic = False
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
+    antithetic: fields.Antithetic = False
 
-    sigma_learning_rate: Annotated[NonNegative | None, Tune(low=0.0001, high=0.2, log=True)] = None
+    sigma_learning_rate: Annotated[
+        fields.NonNegative | None, Tune(low=0.0001, high=0.2, log=True)
+    ] = None
     """Learning rate of the covariance; by default (9 + 3 ln P) / (5 P sqrt(P)) for P parameters. A
     given value replaces the default (evotorch multiplies by it, unless scale_learning_rate =
     False)."""
 
-    sigma_learning_rate_decay: SigmaRateDecay = 1.0
+    sigma_learning_rate_decay: fields.SigmaRateDecay = 1.0
     shaping: Utilities = "nes"
 
-    learning_rate: Annotated[Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
+    learning_rate: Annotated[fields.Positive, Tune(low=0.1, high=2.0, log=True)] = 1.0
     """Learning rate of the optimizer, which steps in units of the deviation; with sgd, 1 moves the
     center to the weighted mean of the members."""
 
-    learning_rate_decay: LearningRateDecay = 1.0
-    optimizer: OptimizerName = "sgd"
-    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
+    learning_rate_decay: fields.LearningRateDecay = 1.0
+    optimizer: fields.OptimizerName = "sgd"
+    optimizer_settings: fields.OptimizerSettings = Field(default_factory=dict)
 
-    weight_decay: NonNegative = 0.0
+    weight_decay: fields.NonNegative = 0.0
     """Weight decay: the learning rate times this multiple of the center is subtracted from the
     center, without the optimizer."""
 
@@ -159,9 +148,7 @@ class XNES(Algorithm[SampledPopulation]):
     )
     settings: XNESSettings
 
-    def __init__(
-        self, settings: XNESSettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         size = self._center.size
         if size > MOST_PARAMS:

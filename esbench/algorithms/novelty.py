@@ -13,9 +13,9 @@ of the center whose novelty is measured.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass, replace
-from typing import Annotated, TypeAlias, final
+from typing import Annotated, Any, TypeAlias, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -56,16 +56,17 @@ def novelties(behaviors: Matrix, archive: Matrix, k: int) -> Vector:
 @final
 @dataclass
 class NoveltyWeight:
-    """The weight of novelty, 1 - w in the paper; it is constant without a ``delta``.
+    """The weight of novelty, 1 - w in the paper, by the settings of NSRA-ES.
 
-    It decreases by ``delta`` when an updated center has a new ``best`` return, and increases, up to
-    ``most``, when ``stale`` (the updates without one) reaches ``patience``.
+    It decreases by ``weight_delta`` when an updated center has a new ``best`` return, and
+    increases, up to ``novelty_weight_max``, when ``stale`` (the updates without one) reaches
+    ``weight_patience``. The defaults make it constant.
     """
 
-    value: float
-    delta: float = 0.0
-    patience: int = 1
-    most: float = 1.0
+    novelty_weight: float = 1.0
+    weight_delta: float = 0.0
+    weight_patience: int = 1
+    novelty_weight_max: float = 1.0
     best: float = -np.inf
     stale: int = 0
 
@@ -73,16 +74,17 @@ class NoveltyWeight:
         """Adapt the weight to the return of an updated center (section 3.2)."""
         if updated > self.best:
             self.best, self.stale = updated, 0
-            self._add(-self.delta)  # w <- min(1, w + delta_w)
+            self._add(-self.weight_delta)  # w <- min(1, w + delta_w)
             return
         self.stale += 1
-        if self.stale >= self.patience:
+        if self.stale >= self.weight_patience:
             self.stale = 0
-            self._add(self.delta)  # w <- max(0, w - delta_w)
+            self._add(self.weight_delta)  # w <- max(0, w - delta_w)
 
     def _add(self, change: float) -> None:
         # Rounding lets ten steps of 0.1 reach exactly 1.
-        self.value = min(self.most, max(0.0, round(self.value + change, 12)))
+        weight = max(0.0, round(self.novelty_weight + change, 12))
+        self.novelty_weight = min(self.novelty_weight_max, weight)
 
 
 class NoveltySettings(OpenAIESFamilySettings, ABC):
@@ -106,18 +108,10 @@ class NoveltySettings(OpenAIESFamilySettings, ABC):
     """Largest size of the archive, which keeps the latest behaviors; the paper keeps all
     [behaviors]."""
 
-    @abstractmethod
-    def weight(self) -> NoveltyWeight:
-        """The weight of novelty at the start."""
-
 
 @final
 class NSESSettings(NoveltySettings):
     """Settings of NS-ES."""
-
-    def weight(self) -> NoveltyWeight:
-        """The constant weight 1."""
-        return NoveltyWeight(1.0)
 
 
 @final
@@ -126,10 +120,6 @@ class NSRESSettings(NoveltySettings):
 
     novelty_weight: Annotated[Proportion, Tune(low=0.1, high=0.9)] = 0.5
     """Weight of the shaped novelty; that of the shaped return is 1 minus this."""
-
-    def weight(self) -> NoveltyWeight:
-        """A constant weight."""
-        return NoveltyWeight(self.novelty_weight)
 
 
 @final
@@ -159,12 +149,6 @@ class NSRAESSettings(NoveltySettings):
             )
         return self
 
-    def weight(self) -> NoveltyWeight:
-        """A weight that adapts."""
-        return NoveltyWeight(
-            self.novelty_weight, self.weight_delta, self.weight_patience, self.novelty_weight_max
-        )
-
 
 class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
     """The base class of the three algorithms, which differ in the weight of novelty."""
@@ -174,9 +158,7 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
     uses_equal_returns = True  # their behaviors may differ
     settings: NoveltySettings
 
-    def __init__(
-        self, settings: NoveltySettings, center: Vector, seed: int, shapes: Shapes | None = None
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         size, num_params = self.settings.meta_population_size, self._center.size
         self._centers = [self._center, *(self._spread(m) for m in range(1, size))]  # theta^m
@@ -185,7 +167,8 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
         self._returns = np.full(size, -np.inf)
         self._archive: Matrix = np.empty((0, 0))  # A
         self._unprobed = list(range(size))
-        self._weight = self.settings.weight()
+        own = self.settings.model_dump(include=set(NoveltyWeight.__annotations__))
+        self._weight = NoveltyWeight(**own)
         self._plan_next()
 
     @final
@@ -236,7 +219,7 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
             self.member_data = {
                 "behavior": behaviors,
                 "novelty": novelty,
-                "novelty_weight": self._weight.value,
+                "novelty_weight": self._weight.novelty_weight,
                 "parent": self.plan.lineage,
             }
             self._update(population, returns, np.where(failed, -np.inf, novelty))
@@ -249,7 +232,7 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
 
     @final
     def _update(self, population: SampledPopulation, returns: Vector, novelty: Vector) -> None:
-        share = self._weight.value  # 1 - w
+        share = self._weight.novelty_weight  # 1 - w
         weighted = ((1.0 - share, returns), (share, novelty))
         told = [(weight, values) for weight, values in weighted if weight and not all_equal(values)]
         if not told:
@@ -286,24 +269,21 @@ class NoveltySearch(DecayingSearch[SampledPopulation | StoredPopulation], ABC):
             "returns": self._returns.copy(),
             "archive": self._archive.copy(),
             "unprobed": np.array(self._unprobed, dtype=np.int64),
-            "novelty_weight": self._weight.value,
+            "novelty_weight": self._weight.novelty_weight,
             "best": np.array(self._weight.best),  # JSON has no infinity
             "stale": self._weight.stale,
         }
 
     @final
     def _load_state_dict(self, state: State) -> None:
-        centers = np.array(state["centers"])
-        if len(centers) != len(self._centers):
-            raise ValueError(f"state of {len(centers)} centers: expected {len(self._centers)}")
-        self._centers = list(centers)
+        self._centers = list(np.array(state["centers"]))
         for m, ascent in enumerate(self._ascents):
             ascent.optimizer.load_state_dict(state["optimizers"][str(m)])
         self._behaviors = np.array(state["behaviors"])
         self._returns = np.array(state["returns"])
         self._archive = np.array(state["archive"])
         self._unprobed = np.array(state["unprobed"]).tolist()
-        self._weight.value = float(state["novelty_weight"])
+        self._weight.novelty_weight = float(state["novelty_weight"])
         self._weight.best = float(state["best"])
         self._weight.stale = int(state["stale"])
         self._plan_next()

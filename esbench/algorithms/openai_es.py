@@ -8,47 +8,35 @@ weight decay acts on it at that scale. The paper's sigma is constant; ``sigma_de
 from __future__ import annotations
 
 from abc import ABC
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 from pydantic import Field
 
+from esbench.algorithms import search_settings as fields
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import DecayingSearch
 from esbench.algorithms.optimizers import Ascent
-from esbench.algorithms.search_settings import (
-    Antithetic,
-    DeviationSettings,
-    FitnessShaping,
-    LearningRate,
-    LearningRateDecay,
-    OptimizerName,
-    OptimizerSettings,
-    PerParameter,
-    SigmaDecay,
-    SmallestDecayed,
-    WeightDecay,
-)
 from esbench.algorithms.shaping import utilities
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.population import SampledPopulation
 from esbench.core.search_space import Tune
 
 
-class OpenAIESFamilySettings(DeviationSettings, ABC):
+class OpenAIESFamilySettings(fields.DeviationSettings, ABC):
     """Settings of OpenAI-ES and of the algorithms built on it; defaults of its MuJoCo runs."""
 
-    sigma: Annotated[PerParameter | None, Tune(low=0.01, high=0.5, log=True)] = 0.02
-    sigma_decay: SigmaDecay = 1.0
-    sigma_min: SmallestDecayed = None
-    antithetic: Antithetic = True
-    shaping: FitnessShaping = "centered"
-    learning_rate: Annotated[LearningRate, Tune(low=0.003, high=0.3, log=True)] = 0.01
-    learning_rate_decay: LearningRateDecay = 1.0
-    optimizer: OptimizerName = "adam"
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.01, high=0.5, log=True)] = 0.02
+    sigma_decay: fields.SigmaDecay = 1.0
+    sigma_min: fields.SmallestDecayed = None
+    antithetic: fields.Antithetic = True
+    shaping: fields.FitnessShaping = "centered"
+    learning_rate: Annotated[fields.LearningRate, Tune(low=0.003, high=0.3, log=True)] = 0.01
+    learning_rate_decay: fields.LearningRateDecay = 1.0
+    optimizer: fields.OptimizerName = "adam"
     optimizer_settings: Annotated[
-        OptimizerSettings, Tune("momentum", low=0.0, high=0.95, when={"optimizer": "sgd"})
+        fields.OptimizerSettings, Tune("momentum", low=0.0, high=0.95, when={"optimizer": "sgd"})
     ] = Field(default_factory=dict)
-    weight_decay: Annotated[WeightDecay, Tune(choices=(0.0, 0.001, 0.005, 0.02))] = 0.005
+    weight_decay: Annotated[fields.WeightDecay, Tune(choices=(0.0, 0.001, 0.005, 0.02))] = 0.005
 
 
 @final
@@ -61,13 +49,7 @@ class OpenAIESFamily(DecayingSearch[SampledPopulation], ABC):
 
     settings: OpenAIESFamilySettings
 
-    def __init__(
-        self,
-        settings: OpenAIESFamilySettings,
-        center: Vector,
-        seed: int,
-        shapes: Shapes | None = None,
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         self._ascent = Ascent(self.settings, self._center.size)
 

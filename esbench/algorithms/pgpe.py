@@ -31,25 +31,9 @@ from typing import Annotated, ClassVar, Final, final
 import numpy as np
 from pydantic import Field
 
+from esbench.algorithms import search_settings as fields
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.gaussian import SeparableSearch
-from esbench.algorithms.search_settings import (
-    Antithetic,
-    DeviationSettings,
-    FitnessShaping,
-    LargestSigma,
-    LearningRate,
-    LearningRateDecay,
-    OptimizerName,
-    OptimizerSettings,
-    PerParameter,
-    Positive,
-    SigmaChange,
-    SigmaRate,
-    SigmaRateDecay,
-    SmallestSigma,
-    WeightDecay,
-)
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.core.arrays import Matrix, Vector
 from esbench.core.population import SampledPopulation
@@ -61,54 +45,54 @@ SMALLEST_FRACTION: Final = 0.01
 
 
 @final
-class PGPESettings(DeviationSettings):
+class PGPESettings(fields.DeviationSettings):
     """Settings of PGPE; the defaults are those of Toklu et al.'s library pgpelib.
 
     The exceptions are ClipUp, which is optional there, and its learning rate: theirs, 0.15, suits
     their wider populations.
     """
 
-    sigma: Annotated[PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
-    sigma_min: SmallestSigma = None
-    sigma_max: LargestSigma = None
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.02, high=1.0, log=True)] = 0.1
+    sigma_min: fields.SmallestSigma = None
+    sigma_max: fields.LargestSigma = None
 
-    sigma_max_change: Positive | None = 0.2
+    sigma_max_change: fields.Positive | None = 0.2
     """Largest relative change of a standard deviation in one update, such as 0.2; one update always
     leaves at least 1 % of a deviation."""
 
-    sigma_learning_rate: Annotated[SigmaRate, Tune(low=0.02, high=0.5, log=True)] = 0.1
-    sigma_learning_rate_decay: SigmaRateDecay = 1.0
-    shaping: FitnessShaping = "centered"
+    sigma_learning_rate: Annotated[fields.SigmaRate, Tune(low=0.02, high=0.5, log=True)] = 0.1
+    sigma_learning_rate_decay: fields.SigmaRateDecay = 1.0
+    shaping: fields.FitnessShaping = "centered"
 
-    learning_rate: Annotated[Positive, Tune(low=0.01, high=0.5, log=True)] = 0.05
+    learning_rate: Annotated[fields.Positive, Tune(low=0.01, high=0.5, log=True)] = 0.05
     """Learning rate of the optimizer: for ClipUp, the length of the step that each gradient
     adds [parameter units]."""
 
-    learning_rate_decay: LearningRateDecay = 1.0
-    optimizer: OptimizerName = "clipup"
-    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
-    weight_decay: WeightDecay = 0.0
-    antithetic: Antithetic = True
+    learning_rate_decay: fields.LearningRateDecay = 1.0
+    optimizer: fields.OptimizerName = "clipup"
+    optimizer_settings: fields.OptimizerSettings = Field(default_factory=dict)
+    weight_decay: fields.WeightDecay = 0.0
+    antithetic: fields.Antithetic = True
 
 
 @final
-class PEPGSettings(DeviationSettings):
+class PEPGSettings(fields.DeviationSettings):
     """Settings of PEPG; the defaults are those of the package's examples, without weight decay."""
 
     always_uses_pairs: ClassVar[bool] = True
 
-    sigma: Annotated[PerParameter | None, Tune(low=0.05, high=5.0, log=True)] = 2.0
-    sigma_min: SmallestSigma = None
-    sigma_max: LargestSigma = None
-    sigma_max_change: SigmaChange = None
-    sigma_learning_rate: Annotated[SigmaRate, Tune(low=0.02, high=0.5, log=True)] = 0.2
-    sigma_learning_rate_decay: SigmaRateDecay = 1.0
-    shaping: FitnessShaping = "centered"
-    learning_rate: Annotated[LearningRate, Tune(low=0.01, high=1.0, log=True)] = 0.3
-    learning_rate_decay: LearningRateDecay = 1.0
-    optimizer: OptimizerName = "adam"
-    optimizer_settings: OptimizerSettings = Field(default_factory=dict)
-    weight_decay: WeightDecay = 0.0
+    sigma: Annotated[fields.PerParameter | None, Tune(low=0.05, high=5.0, log=True)] = 2.0
+    sigma_min: fields.SmallestSigma = None
+    sigma_max: fields.LargestSigma = None
+    sigma_max_change: fields.SigmaChange = None
+    sigma_learning_rate: Annotated[fields.SigmaRate, Tune(low=0.02, high=0.5, log=True)] = 0.2
+    sigma_learning_rate_decay: fields.SigmaRateDecay = 1.0
+    shaping: fields.FitnessShaping = "centered"
+    learning_rate: Annotated[fields.LearningRate, Tune(low=0.01, high=1.0, log=True)] = 0.3
+    learning_rate_decay: fields.LearningRateDecay = 1.0
+    optimizer: fields.OptimizerName = "adam"
+    optimizer_settings: fields.OptimizerSettings = Field(default_factory=dict)
+    weight_decay: fields.WeightDecay = 0.0
 
 
 class PGPEFamily(SeparableSearch, ABC):

@@ -8,7 +8,7 @@ observation statistics that it has played with.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import numpy as np
 
@@ -44,13 +44,7 @@ class RandomSearch(Algorithm[SampledPopulation]):
     uses_equal_returns = True
     settings: RandomSearchSettings
 
-    def __init__(
-        self,
-        settings: RandomSearchSettings,
-        center: Vector,
-        seed: int,
-        shapes: Shapes | None = None,
-    ) -> None:
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         super().__init__(settings, center, seed, shapes)
         self._sigma = self.settings.initial_sigma(self._center.size)
         self.plan = replace(self.plan, center_lineage=1, center_is_member=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from searches import START, P, climb
+from searches import START, P
 from searches import quadratic as fitness
 
 import esbench
@@ -46,14 +46,6 @@ def test_a_hundred_updates_are_the_papers(n, b, decay):
         algorithm.tell(population, fitness(population.members()))
         np.testing.assert_allclose(algorithm.center, m, rtol=1e-9, atol=1e-11)
     assert np.abs(m - START).max() > 0.1
-
-
-@pytest.mark.parametrize("num_best", [None, 8])
-def test_keeping_all_pairs_equals_no_truncation(num_best):
-    truncated = climb(make(num_pairs=8, num_best=num_best, version="V2-t"), 20)
-    np.testing.assert_array_equal(truncated, climb(make(num_pairs=8, version="V2"), 20))
-    fewer = climb(make(num_pairs=8, num_best=7, version="V2-t"), 20)
-    assert not np.array_equal(truncated, fewer)
 
 
 @pytest.mark.parametrize(("version", "normalizes"), VERSIONS.items())

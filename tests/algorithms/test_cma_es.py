@@ -5,7 +5,8 @@ import sys
 import cmaes
 import numpy as np
 import pytest
-from searches import assert_same, climb, printed_with_one_and_two_threads, written
+from searches import assert_same, climb, written
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import esbench
 from esbench.core.seeding import noise_key
@@ -86,19 +87,6 @@ def test_a_linear_function_raises_no_error(name):
 
 
 @both
-def test_a_converged_search_goes_on_under_noise(name):
-    # Members are equal, their returns are not, so sigma shrinks until there is no smaller number.
-    algorithm = make(name, num_params=3, sigma=1e-300)
-    noise = np.random.default_rng(0)
-    for _ in range(300):
-        population = algorithm.ask()
-        algorithm.tell(population, noise.standard_normal(len(population)))
-    np.testing.assert_array_equal(algorithm.center, 1.0)
-    np.testing.assert_array_equal(algorithm.ask().members(), 1.0)
-    assert algorithm.sigma < 1e-320
-
-
-@both
 @pytest.mark.parametrize(
     ("attribute", "value"), [("_sigma", 0.0), ("_sigma", math.nan), ("_C", np.full(P, math.inf))]
 )
@@ -142,21 +130,21 @@ def test_the_library_is_imported_when_it_is_used():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-SCRIPT = """
-import numpy as np
+@both
+def test_the_library_computes_with_one_thread(name, monkeypatch):
+    """With several, the last bits of a decomposition differ on some processors."""
+    ask, tell, threads = LIBRARY[name].ask, LIBRARY[name].tell, set()
 
-import esbench
+    def watched(method):
+        def call(*given):
+            libraries = threadpool_info()
+            threads.update(each["num_threads"] for each in libraries if each["user_api"] == "blas")
+            return method(*given)
 
-algorithm = esbench.make_algorithm("cma_es", num_params=150, center_init=1.0, seed=0)
-for _ in range(3):
-    population = algorithm.ask()
-    algorithm.tell(population, -np.sum(population.members() ** 2, axis=1))
-print(algorithm.center.tobytes().hex())
-"""
+        return call
 
-
-def test_the_bits_do_not_depend_on_the_number_of_threads():
-    """At 150 parameters, those of the library do."""
-    one, two = printed_with_one_and_two_threads(SCRIPT)
-    assert len(one) > 150 * 8
-    assert one == two
+    monkeypatch.setattr(LIBRARY[name], "ask", watched(ask))
+    monkeypatch.setattr(LIBRARY[name], "tell", watched(tell))
+    with threadpool_limits(2):
+        run(make(name), 2)
+    assert threads == {1}

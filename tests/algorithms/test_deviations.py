@@ -1,17 +1,13 @@
 """Deviations that decay, and their bounds, which may be one number per parameter."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from searches import P, climb, maker, quadratic, tell
-from watchers import run
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
-from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.trials import Trial
 
 DECAYING = [
     name for name in esbench.list_algorithms()
@@ -46,30 +42,6 @@ def test_a_generation_is_that_of_a_search_with_this_sigma(name: str) -> None:
         np.testing.assert_array_equal(decaying.center, constant.center)
         seen.append(now)
     assert sorted(set(seen)) == [0.1, 0.125, 0.25, 0.5]
-
-
-@pytest.mark.parametrize("name", ["openai_es", "ars", "nsra_es"])
-def test_deviations_per_parameter_decay_to_the_minimum(name: str) -> None:
-    sigma = np.linspace(0.1, 0.6, P)
-    algorithm = make(name, sigma=sigma.tolist(), sigma_decay=0.5, sigma_min=0.06)
-    noise = make(name, sigma=1.0)
-    while algorithm.generation < 3 or algorithm.plan.probe:
-        step(algorithm)
-    noise.load_state_dict(algorithm.state_dict())
-    members = algorithm.ask().members(range(8)) - algorithm.ask().center
-    expected = np.maximum(0.5**3 * sigma, 0.06)
-    units = noise.ask().members(range(8)) - noise.ask().center
-    np.testing.assert_allclose(members, expected * units, rtol=1e-6, atol=1e-9)
-    assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(expected**2)))
-
-
-def test_rows_record_the_decayed_deviation(
-    make_trial: Callable[..., Trial], pool: WorkerPool
-) -> None:
-    trial = make_trial(settings={"sigma": 0.2, "sigma_decay": 0.5, "sigma_min": 0.08})
-    run(pool, trial)
-    sigmas = [row["sigma"] for row in trial.folder.rows()]
-    assert sigmas[:3] == pytest.approx([0.1, 0.08, 0.08])  # after the update
 
 
 @pytest.mark.parametrize("name", ["pgpe", "pepg", "snes", "cem"])

@@ -1,5 +1,4 @@
 import pickle
-import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -10,8 +9,6 @@ from esbench.algorithms import genetic
 from esbench.algorithms.genetic import Genetic, GeneticSettings
 from esbench.core.noise import GaussianNoise
 from esbench.core.seeding import Purpose, noise_key, stream
-from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.search_trainer import SearchTrainer
 
 P, SIZE, PARENTS, CANDIDATES, EPISODES = 5, 30, 6, 4, 3
 SIGMA, SIGMA_INIT, SEED = 0.05, 0.4, 11
@@ -207,38 +204,3 @@ def test_a_parent_costs_one_noise_vector_however_old_it_is(episodes, monkeypatch
     expected = everywhere + sum(n for n in chains.values() if n < len(population.genomes))
     assert everywhere > 0 or episodes
     assert drawn_rows(monkeypatch, population, [0]) == expected
-
-
-def test_memory_is_that_of_the_parents(monkeypatch):
-    fresh(monkeypatch)
-    vector = 8_000_000  # bytes
-    for size in (16, 48):
-        algorithm = make(num_params=1_000_000, center_init=0.0, population_size=size, num_parents=8)
-        tracemalloc.start()
-        for _ in range(3):
-            while (population := algorithm.ask()) and algorithm.plan.probe:
-                algorithm.tell(population, np.arange(float(len(population))))
-                population.member(0)
-            population.member(size - 1)
-            algorithm.tell(population, np.arange(float(size)))
-        held, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        # Nine genomes, and two vectors more while they replace those of the generation before.
-        assert peak < (9 + 2 + 0.1) * vector
-        assert held < (9 + 0.1) * vector
-
-
-def test_one_and_two_workers_give_equal_digests(make_spec, pool):
-    settings = {"genetic": {"population_size": 12, "sigma": 0.1, "elite_episodes": 2}}
-    spec = make_spec("doubles:Walk-v0", "genetic", algorithms=settings, budget={"generations": 5})
-    with WorkerPool(1, slots=3) as single:
-        runs = []
-        for workers in (single, pool):
-            with SearchTrainer(spec, workers) as trainer:
-                trainer.train(env_steps=10**6)
-            runs.append(trainer)
-    one, two = ([record.digest for record in trainer.history] for trainer in runs)
-    assert one == two
-    assert len(set(one)) == 5
-    # A probe before every generation but the first: five candidates, two episodes.
-    assert runs[0].progress.episodes == 5 * 12 + 4 * 5 * 2

@@ -13,10 +13,8 @@ from searches import (
     TARGET,
     P,
     climb,
-    deviations,
     maker,
     printed_with_one_and_two_threads,
-    quadratic,
     signed_noise,
     tilted,
 )
@@ -160,13 +158,6 @@ def test_no_affine_change_of_coordinates_matters(matrix, offset, seed):
     np.testing.assert_allclose(inverse @ factor(other), factor(plain), atol=1e-7)
 
 
-def test_weight_decay_shrinks_the_center():
-    plain, decayed = make(learning_rate=0.5), make(learning_rate=0.5, weight_decay=0.1)
-    for algorithm in (plain, decayed):
-        climb(algorithm, 1)
-    np.testing.assert_allclose(decayed.center, plain.center - 0.5 * 0.1 * START, rtol=1e-12)
-
-
 @pytest.mark.parametrize("rate", [1e5, 1e308])
 def test_an_update_that_would_take_forever_is_refused(rate):
     with pytest.raises(TrainingError, match="sigma_learning_rate"):
@@ -192,24 +183,6 @@ def test_rates_decay(name):
         climb(algorithm, 1, tilted)
     np.testing.assert_allclose(halved.center, half.center, rtol=1e-13)
     assert halved.sigma == pytest.approx(half.sigma, rel=1e-13)
-
-
-@pytest.mark.parametrize("antithetic", [True, False])
-def test_snes_is_the_papers(antithetic):
-    """Wierstra et al. 2014, algorithm 6, with the utilities of section 3.1."""
-    algorithm = maker("snes")(sigma=SIGMA, antithetic=antithetic)
-    mu, sigma = START, SIGMA
-    for _ in range(100):
-        population = algorithm.ask()
-        s = signed_noise(population)
-        returns = quadratic(mu + sigma * s)
-        algorithm.tell(population, returns)
-        s = s[np.argsort(-returns)]
-        mu = mu + sigma * (UTILITIES @ s)
-        sigma = sigma * np.exp(SNES_RATE / 2 * (UTILITIES @ (s**2 - 1)))
-        np.testing.assert_allclose(algorithm.center, mu, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(deviations(algorithm), sigma, rtol=1e-9)
-    np.testing.assert_allclose(mu, TARGET, atol=1e-3)
 
 
 @pytest.mark.parametrize("shaping", sorted(set(SHAPINGS) - {"nes"}))

@@ -1,7 +1,6 @@
 """Noise by key and row: its streams, its blocks, and low-rank matrices."""
 
 import math
-import pickle
 import threading
 import tracemalloc
 
@@ -138,10 +137,3 @@ def test_the_number_of_drawing_threads_is_limited(monkeypatch):
         assert len(set(drawers)) <= expected
         assert (len(set(drawers)) > 1) == (expected > 1)
         assert drawers.count(threading.get_ident()) == 60 // expected
-
-
-def test_a_pickle_is_the_recipe():
-    noise = low_rank(((1000, 1000),), 2)
-    traveled = pickle.loads(pickle.dumps(noise))  # noqa: S301
-    assert len(pickle.dumps(noise)) < 300
-    np.testing.assert_array_equal(traveled.row(9), noise.row(9))

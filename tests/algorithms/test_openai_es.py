@@ -87,14 +87,3 @@ def test_without_pairs_a_large_mean_return_does_not_hide_the_gradient(name, shap
         step = algorithm.center
         cosines.append(step @ slope / np.linalg.norm(step) / np.linalg.norm(slope))
     assert np.mean(cosines) > 0.6
-
-
-def test_the_estimate_averages_over_an_extended_population():
-    given = {"population_size": 4, "weight_decay": 0.0, "optimizer": "sgd", "center_init": 0.0}
-    algorithm = maker("openai_es")(learning_rate=RATE, **given)
-    population = algorithm.ask().extended(SIZE)
-    returns = np.random.default_rng(0).standard_normal(SIZE)
-    algorithm.tell(population, returns)
-    noise = (population.members() - population.center) / population.sigma
-    expected = RATE * noise.T @ centered_ranks(returns) / SIZE
-    np.testing.assert_allclose(algorithm.center, expected, rtol=1e-9)

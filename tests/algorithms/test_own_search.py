@@ -21,24 +21,24 @@ from esbench.core.population import EvaluationPlan, StoredPopulation
 
 # What an update leaves in an attribute, and words of the refusal.
 UNFIT = [
-    ("_center", np.zeros(2), r"array \[2\] .* as self\._center; expected an array of 6"),
-    ("_center", np.zeros(6, np.complex128), "complex128 as self._center"),
-    ("_center", None, "None as self._center"),
+    ("_center", np.zeros(2), r"_center is an array \[2\] .*; expected an array of 6"),
+    ("_center", np.zeros(6, np.complex128), "_center is .*complex128"),
+    ("_center", None, "_center is None"),
     ("deviation", np.ones(3), r"sigma is an array \[3\].*; expected a number"),
-    ("member_data", {"best": np.zeros(5)}, r"member_data\['best'\] is an array \[5\]"),
-    ("member_data", {"x": [[1], [1, 2]]}, r"member_data\['x'\] is \[\[1\], \[1, 2\]\]"),
-    ("member_data", {"return": 1.0}, r"member_data\['return'\]"),
-    ("member_data", [1.0], r"member_data is \[1\.0\]; expected a dictionary"),
-    ("population_size", 2.5, r"population_size is 2\.5; expected an integer"),
+    ("member_data", {"best": np.zeros(5)}, r"member_data is .*best.*for 64 members"),
+    ("member_data", {"x": [[1], [1, 2]]}, r"member_data is {'x': \[\[1\], \[1, 2\]\]}"),
+    ("member_data", {"return": 1.0}, "member_data is .*other names than .*return"),
+    ("member_data", [1.0], r"member_data is \[1\.0\] .*expected a dictionary"),
+    ("population_size", 2.5, r"population_size is 2\.5 .*expected an integer"),
     ("population_size", 0, "population_size is 0"),
 ]
 # What a class has in place of what it should, and words of the refusal.
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"content": None}, "_state_dict returned None; expected a dictionary"),
-    ({"content": {"a": {"b": torch.zeros(2)}}}, "Tensor is not JSON serializable"),
-    ({"content": {"a": np.array([None])}}, "'a' is an array .* of object"),
+    ({"content": {"a": {"b": torch.zeros(2)}}}, r"returned {'a': {'b': tensor\(.*expected"),
+    ({"content": {"a": np.array([None])}}, "returned {'a': array.* of numbers"),
     ({"content": {"a": np.longdouble(1)}}, "longdouble"),
-    ({"content": {"a": [{1: 2}]}}, "a key is no text"),
+    ({"content": {"a": [{1: 2}]}}, r"returned {'a': \[{1: 2}\]}; .* texts as keys"),
     ({"content": {"a": {"$tensor": "x"}}}, r"KeyError: 'x'"),
     ({"content": {"average": 1}}, "expected .* but algorithm, generation, center, average"),
     (
@@ -95,15 +95,9 @@ def test_the_check_notices_a_forgotten_momentum() -> None:
 
 
 @pytest.mark.parametrize("deviation", [np.float32(1), np.int64(1), Fraction(1)])
-def test_the_deviation_may_be_any_number(
-    deviation: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_deviation_may_be_any_number(deviation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_search.Unfit, "left", lambda _: {"deviation": deviation})
-    with esbench.make_trainer(
-        "own_search:Unfit", env="CartPole-v1", population_size=4, workers=1, out=tmp_path
-    ) as trainer:
-        trainer.train(env_steps=300)
-        assert trainer.history[-1].sigma == 1.0
+    esbench.check_algorithm(own_search.Unfit)
 
 
 @pytest.mark.parametrize(
