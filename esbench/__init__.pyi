@@ -1,5 +1,4 @@
-from .agents.agent import register_agent
-from .agents.agent_checker import check_agent
+from .agents.agent import check_agent, register_agent
 from .algorithms.algorithm_checker import check_algorithm
 from .algorithms.base import Algorithm, register_algorithm
 from .app.api import (

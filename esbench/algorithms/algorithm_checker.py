@@ -153,7 +153,7 @@ def _require_valid(algorithm: Algorithm[Any], num_params: int, members: int) -> 
     """Raises TrainingError if an attribute does not fit after ``_tell``."""
     size, center = algorithm.population_size, algorithm._center
     sigma, data = algorithm.sigma, algorithm.member_data
-    is_count = isinstance(size, Integral) and not isinstance(size, bool) and size > 0
+    is_count = isinstance(size, Integral) and not isinstance(size, bool) and int(size) > 0
     is_vector = isinstance(center, np.ndarray) and center.shape == (num_params,)
     is_data = isinstance(data, dict) and MEMBER_COLUMNS.isdisjoint(data)
     vector = f"an array of {num_params} float64 numbers"

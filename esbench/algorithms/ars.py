@@ -13,8 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms import search_settings as fields
-from esbench.algorithms.base import register_algorithm
-from esbench.algorithms.gaussian import DecayingSearch
+from esbench.algorithms.base import DecayingSearch, register_algorithm
 from esbench.algorithms.shaping import raw
 from esbench.core.arrays import Matrix, State, Vector
 from esbench.core.population import SampledPopulation

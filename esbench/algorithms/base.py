@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
+from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.search_settings import AlgorithmSettings, DeviationSettings, fitting
 from esbench.algorithms.shaping import all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector
@@ -184,14 +185,14 @@ class Algorithm(ABC, Generic[PopulationT]):
     @final
     def _restore(self, state: State) -> None:
         rest = {key: value for key, value in state.items() if key != "algorithm"}
-        vectors = {"center": self._center, "average": self._average}
-        for name, known in vectors.items():
-            if known is not None:
-                vectors[name] = vector = np.array(rest.pop(name), dtype=np.float64)
-                if vector.shape != known.shape:
-                    raise ValueError(f"{vector.size} parameters: expected {known.size}")
+        center, average = np.array(rest.pop("center"), dtype=np.float64), self._average
+        if average is not None:
+            average = np.array(rest.pop("average"), dtype=np.float64)
+        for vector in (center, center if average is None else average):
+            if vector.shape != self._center.shape:
+                raise ValueError(f"{vector.size} parameters: expected {self._center.size}")
         self.generation = int(rest.pop("generation"))
-        self._center, self._average = vectors["center"], vectors["average"]
+        self._center, self._average = center, average
         self._load_state_dict(rest)
 
     @final
@@ -258,6 +259,61 @@ def scale_of(sigma: float | Vector) -> float:
     """A deviation as one number: the root mean square of a vector."""
     with np.errstate(over="ignore"):  # the trainer reports a divergence
         return float(np.sqrt(np.mean(np.square(sigma))))
+
+
+class DecayingSearch(Algorithm[PopulationT], ABC):
+    """A search whose standard deviation depends on the generation only.
+
+    Its settings are ``DeviationSettings`` with ``sigma_decay`` and ``sigma_min``.
+    """
+
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
+        super().__init__(settings, center, seed, shapes)
+        self._sigma = self.settings.initial_sigma(self._center.size)
+
+    @final
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise now (its root mean square, for a vector)."""
+        return scale_of(self._decayed_sigma)
+
+    @final
+    @property
+    def _decayed_sigma(self) -> float | Vector:
+        """The standard deviation of the noise now, a number or [P]."""
+        now: float | Vector = self._sigma * self.settings.sigma_decay**self.generation
+        least = fitting("sigma_min", self.settings.sigma_min or 0.0, self._center.size)
+        vector = isinstance(now, np.ndarray) or isinstance(least, np.ndarray)
+        return np.maximum(now, least) if vector else max(now, least)
+
+
+class SeparableSearch(Algorithm[SampledPopulation], ABC):
+    """Samples from N(mu, diag(sigma^2)); a subclass implements ``_tell``, which updates both."""
+
+    def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
+        super().__init__(settings, center, seed, shapes)
+        size = self._center.size
+        self._sigma = np.zeros(size) + self.settings.initial_sigma(size)
+        self._ascent = Ascent(self.settings, size)
+
+    @final
+    @property
+    def sigma(self) -> float:
+        """The root mean square of the deviations."""
+        return scale_of(self._sigma)
+
+    @final
+    def _ask(self) -> SampledPopulation:
+        return self.sampled(self._sigma)  # mu + sigma z_i, z_i ~ N(0, I)
+
+    @final
+    def _state_dict(self) -> State:
+        return {"sigma": self._sigma.copy(), "optimizer": self._ascent.optimizer.state_dict()}
+
+    @final
+    def _load_state_dict(self, state: State) -> None:
+        self._sigma = np.array(state["sigma"])
+        self._ascent.optimizer.load_state_dict(state["optimizer"])
 
 
 ALGORITHMS: Final[Registry[Algorithm[Any]]] = Registry(

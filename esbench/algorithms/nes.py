@@ -18,8 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from esbench.algorithms import search_settings as fields
-from esbench.algorithms.base import Algorithm, register_algorithm, scale_of
-from esbench.algorithms.gaussian import SeparableSearch
+from esbench.algorithms.base import Algorithm, SeparableSearch, register_algorithm, scale_of
 from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.shaping import SHAPINGS, Shaping, all_equal
 from esbench.core.arrays import Matrix, Shapes, State, Vector

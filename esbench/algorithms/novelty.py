@@ -20,8 +20,7 @@ from typing import Annotated, Any, TypeAlias, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from esbench.algorithms.base import register_algorithm
-from esbench.algorithms.gaussian import DecayingSearch
+from esbench.algorithms.base import DecayingSearch, register_algorithm
 from esbench.algorithms.openai_es import OpenAIESFamilySettings
 from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.search_settings import Members, NonNegative

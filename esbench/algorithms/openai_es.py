@@ -13,8 +13,7 @@ from typing import Annotated, Any, final
 from pydantic import Field
 
 from esbench.algorithms import search_settings as fields
-from esbench.algorithms.base import register_algorithm
-from esbench.algorithms.gaussian import DecayingSearch
+from esbench.algorithms.base import DecayingSearch, register_algorithm
 from esbench.algorithms.optimizers import Ascent
 from esbench.algorithms.shaping import utilities
 from esbench.core.arrays import Matrix, Shapes, State, Vector

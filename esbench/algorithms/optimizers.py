@@ -57,7 +57,7 @@ class Ascent:
             return self.optimizer.step(center, gradient - settings.weight_decay * center, scale)
 
 
-class Rule(Settings, ABC):
+class NumpyRule(Settings, ABC):
     """The settings of an optimizer in NumPy, and its step."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Rule(Settings, ABC):
 class NumpyOptimizer:
     """A rule with a learning rate and a state."""
 
-    def __init__(self, rule: Rule, learning_rate: float) -> None:
+    def __init__(self, rule: NumpyRule, learning_rate: float) -> None:
         self._rule, self._learning_rate = rule, learning_rate
         self._state: State = {}
 
@@ -95,7 +95,7 @@ class NumpyOptimizer:
 
 
 @final
-class Adam(Rule):
+class Adam(NumpyRule):
     """Adam (Kingma & Ba 2015, algorithm 1), or AMSGrad (Reddi, Kale & Kumar 2018, algorithm 2).
 
     As in torch, AMSGrad takes the maximum of the second moments before their bias correction, and
@@ -133,7 +133,7 @@ class Adam(Rule):
 
 
 @final
-class SGD(Rule):
+class SGD(NumpyRule):
     """Gradient ascent, plain, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013).
 
     As in torch, the first velocity is the undamped gradient, and the learning rate multiplies the
@@ -169,7 +169,7 @@ class SGD(Rule):
 
 
 @final
-class ClipUp(Rule):
+class ClipUp(NumpyRule):
     """ClipUp (Toklu, Liskowski & Srivastava 2020, algorithm 2).
 
     v <- clip(momentum * v + learning_rate * g / |g|, max_speed). A gradient of zero adds nothing,
@@ -200,7 +200,7 @@ def _norm(vector: Vector) -> float:
     return float(np.sqrt(np.sum(vector * vector)))
 
 
-RULES: Final[dict[str, type[Rule]]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}
+RULES: Final[dict[str, type[NumpyRule]]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}
 
 
 @final

@@ -32,8 +32,7 @@ import numpy as np
 from pydantic import Field
 
 from esbench.algorithms import search_settings as fields
-from esbench.algorithms.base import register_algorithm
-from esbench.algorithms.gaussian import SeparableSearch
+from esbench.algorithms.base import SeparableSearch, register_algorithm
 from esbench.algorithms.shaping import SHAPINGS, all_equal
 from esbench.core.arrays import Matrix, Vector
 from esbench.core.population import SampledPopulation

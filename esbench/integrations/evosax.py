@@ -89,7 +89,7 @@ class Evosax(ExternalAlgorithm):
     settings: EvosaxSettings
 
     def __init__(
-        self, settings: EvosaxSettings, center: Vector, seed: int, shapes: Shapes | None = None
+        self, settings: EvosaxSettings, center: Vector, seed: int, shapes: Shapes = ()
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         self._origin = self._center.copy()

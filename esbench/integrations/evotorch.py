@@ -120,7 +120,7 @@ class Evotorch(ExternalAlgorithm):
     settings: EvotorchSettings
 
     def __init__(
-        self, settings: EvotorchSettings, center: Vector, seed: int, shapes: Shapes | None = None
+        self, settings: EvotorchSettings, center: Vector, seed: int, shapes: Shapes = ()
     ) -> None:
         super().__init__(settings, center, seed, shapes)
         self._origin = self._center.copy()

@@ -26,11 +26,12 @@ from esbench.policies.kernels.convolution import (
     ConvBatch,
     ConvolutionStack,
     Layer,
+    NormalizedBatch,
+    member_shapes,
     split_tensors,
 )
 from esbench.policies.kernels.device import Device, DeviceBatch, require_device
 from esbench.policies.kernels.feedforward import ACTIVATIONS, Activation
-from esbench.policies.kernels.virtual_batch import NormalizedBatch, member_shapes
 from esbench.policies.policy import (
     Policy,
     PolicyBatch,

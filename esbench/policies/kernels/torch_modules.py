@@ -16,9 +16,8 @@ import numpy as np
 import torch
 
 from esbench.core.arrays import Shapes, Vector
-from esbench.policies.kernels.convolution import Architecture, Layer, split_tensors
+from esbench.policies.kernels.convolution import EPSILON, Architecture, Layer, split_tensors
 from esbench.policies.kernels.feedforward import Activation, Tensor
-from esbench.policies.kernels.virtual_batch import EPSILON
 from esbench.policies.normalization import Normalizer
 from esbench.policies.policy import Rows
 
@@ -207,7 +206,7 @@ class VirtualBatchNorm(torch.nn.Module):  # type: ignore[misc]
     """Virtual batch normalization, with the statistics of the same member on a reference batch.
 
     Computes gamma * (x - mean) / sqrt(variance + eps) + beta, with mean and variance of x over the
-    reference batch (sources in ``kernels.virtual_batch``). The policy template ``module`` finds
+    reference batch (sources in ``kernels.convolution``). The policy template ``module`` finds
     these layers, gathers the batch and passes it to every member once: an input of shape
     [R, num_inputs] instead of the [1, num_inputs] of a step.
 
