@@ -28,7 +28,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from pydantic import Field
 
-from esbench.core.errors import UsageError, shown, suggestion
+from esbench.core.errors import UsageError, unknown
 from esbench.core.settings import Count, Settings, parse
 from esbench.environments.atari_frames import AreaResize, Frames
 from esbench.environments.registration import STICKY
@@ -94,7 +94,7 @@ class Game(Settings):
         names = known if self.actions is None else self.actions
         for name in names:
             if name not in known:
-                raise UsageError(f"actions: no {name!r} in {self.rom}; {suggestion(name, known)}")
+                raise unknown(f"action of {self.rom}", name, known)
         if len(set(names)) < len(names):
             raise UsageError(f"actions = {names!r}: expected different names, such as {known[:2]}")
         return [known.index(name) for name in names]
@@ -125,20 +125,12 @@ def _make(
     protocol: Protocol, game: str, render_mode: RenderMode | None = None, **settings: Any
 ) -> gymnasium.Env[Any, Any]:
     """A game under a protocol; ``settings`` are the others of ``Game``."""
-    for name in sorted(SET_BY_NAME & settings.keys()):
+    fixed = SET_BY_NAME | (OF_FRAMES if protocol == "ram" else frozenset())
+    for name in sorted(fixed & settings.keys()):
         raise UsageError(
-            f"{name} is set by the name of the environment, such as esbench/Pong-v5, "
-            "esbench/PongDeterministic-v5 or esbench/Pong-ram-v5, and is no argument"
-        )
-    known = set(Game.model_fields) - SET_BY_NAME - (OF_FRAMES if protocol == "ram" else set())
-    for name in sorted(OF_FRAMES & settings.keys() - known):
-        raise UsageError(
-            f"{name} is no argument of a game that is observed by its memory; expected "
-            f"{', '.join(sorted(known))}"
-        )
-    for name in sorted(settings.keys() - known):
-        raise UsageError(
-            f"{game}: unknown key {name} (= {shown(settings[name])}); {suggestion(name, known)}"
+            f"{name} is no argument of {game}: the name of the environment sets it, such as "
+            "esbench/Pong-v5, esbench/PongDeterministic-v5 or esbench/Pong-ram-v5, which has no "
+            "frames"
         )
     made = parse(Game, {**settings, "rom": game, "protocol": protocol}, game)
     if protocol == "ram":

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from esbench.algorithms.base import register_algorithm
 from esbench.algorithms.shaping import all_equal, raw
@@ -61,21 +61,14 @@ class EvosaxSettings(ExternalSettings):
     std_schedule is a number, fitness_shaping_fn a name such as centered_rank, and optimizer a table
     such as {name = "adam", learning_rate = 0.01}."""
 
-    @field_validator("strategy")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in strategies():
-            raise ValueError(f"expected a strategy of evosax; {suggestion(name, strategies())}")
-        return name
-
     @model_validator(mode="after")
     def _fits_the_strategy(self) -> EvosaxSettings:
-        name, given = self.strategy, self.arguments
-        cls = strategies()[name]
-        allowed = {*options_of(cls), *fields_of(cls)}
-        check_arguments(name, given, allowed, {"population_size": "population_size"})
-        for option in options_of(cls) & given.keys():
-            _converted(cls, option, given[option])
+        name = self.strategy
+        if name not in strategies():
+            near = suggestion(name, strategies())
+            raise ValueError(f"strategy = {name!r}: expected a strategy of evosax; {near}")
+        allowed = options_of(strategies()[name]) | fields_of(strategies()[name])
+        check_arguments(name, self.arguments, allowed, {"population_size": "population_size"})
         return self
 
 
@@ -204,7 +197,7 @@ def make_strategy(name: str, population_size: int, num_params: int, options: str
     """
     cls, table = strategies()[name], json.loads(options)
     try:
-        given = {key: _converted(cls, key, value) for key, value in table.items()}
+        given = {option: _converted(cls, option, value) for option, value in table.items()}
         return cls(population_size=population_size, solution=jnp.zeros(num_params), **given)
     except (TypeError, ValueError, AssertionError) as error:
         raise UsageError(
@@ -215,12 +208,10 @@ def make_strategy(name: str, population_size: int, num_params: int, options: str
 
 def make_params(settings: EvosaxSettings, strategy: Any) -> Any:
     """The strategy's default params, updated; UsageError if a value has another type or shape."""
-    params = strategy.default_params
-    changes = {}
+    params, changes = strategy.default_params, {}
     for name in fields_of(type(strategy)) & settings.arguments.keys():
         value, default = np.asarray(settings.arguments[name]), jnp.asarray(getattr(params, name))
-        is_number = value.dtype != bool or default.dtype == bool
-        castable = is_number and np.can_cast(value.dtype, default.dtype, "same_kind")
+        castable = np.can_cast(value.dtype, default.dtype, "same_kind")
         if value.shape != default.shape or not castable:
             raise UsageError(
                 f"arguments.{name} = {settings.arguments[name]}: evosax {settings.strategy} "
@@ -246,43 +237,39 @@ def fields_of(cls: Any) -> set[str]:
 
 
 def _converted(cls: Any, option: str, value: Any) -> Any:
+    """An option as evosax takes it; the errors of all conversions are reported alike."""
     if option in _CONVERTERS:
         return _CONVERTERS[option](value)
     default = inspect.signature(cls).parameters[option].default
     if type(value) is not type(default):
-        raise ValueError(f"arguments.{option} = {value}: expected a value such as {default}")
+        raise ValueError(f"{option} = {value}: expected a value such as {default}")
     return value
 
 
 def _optimizer(table: Any) -> Any:
-    name = table.get("name") if isinstance(table, dict) else table
-    if not isinstance(table, dict) or name not in optimizers():
-        raise ValueError(
-            f"arguments.optimizer = {table}: expected a table whose name is an optimizer of optax, "
-            f"or clipup; {suggestion(str(name), optimizers())}"
-        )
-    given = {key: value for key, value in table.items() if key != "name"}
-    try:
-        optimizer = optimizers()[name](**given)
-        params = jnp.zeros(1)
-        jax.eval_shape(optimizer.update, params, optimizer.init(params), params)  # a dry update
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"arguments.optimizer = {table}: {error}") from None
+    given = dict(table) if isinstance(table, dict) else {"name": table}
+    optimizer = _chosen("optimizer", given.pop("name", ""), optimizers())(**given)
+    params = jnp.zeros(1)
+    jax.eval_shape(optimizer.update, params, optimizer.init(params), params)  # a dry update
     return optimizer
 
 
-def _std_schedule(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise ValueError(f"arguments.std_schedule = {value}: expected a number above 0")
+def _std_schedule(value: float) -> Any:
+    if not value > 0:
+        raise ValueError(f"std_schedule = {value}: expected a number above 0")
     return optax.constant_schedule(value)
 
 
-def _fitness_shaping_fn(name: Any) -> Any:
+def _fitness_shaping_fn(name: str) -> Any:
     end, functions = "_fitness_shaping_fn", vars(imported("evosax.core.fitness_shaping"))
-    if f"{name}{end}" not in functions:
-        near = suggestion(str(name), [n.removesuffix(end) for n in functions if n.endswith(end)])
-        raise ValueError(f"arguments.fitness_shaping_fn = {name}: expected a shaping; {near}")
-    return functions[f"{name}{end}"]
+    known = {key.removesuffix(end): make for key, make in functions.items() if key.endswith(end)}
+    return _chosen("fitness_shaping_fn", name, known)
+
+
+def _chosen(option: str, name: str, known: dict[str, Any]) -> Any:
+    if name not in known:
+        raise ValueError(f"{option} = {name!r}: {suggestion(name, known)}")
+    return known[name]
 
 
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {

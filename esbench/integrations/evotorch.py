@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from esbench.algorithms.base import register_algorithm, scale_of
 from esbench.algorithms.search_settings import Members
@@ -40,7 +40,6 @@ from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, suggestion
 from esbench.core.population import StoredPopulation
 from esbench.core.seeding import noise_key
-from esbench.core.settings import Table
 from esbench.integrations.library import (
     ExternalAlgorithm,
     ExternalSettings,
@@ -54,11 +53,9 @@ evotorch: Any = LazyModule("evotorch")
 evotorch_algorithms: Any = LazyModule("evotorch.algorithms")
 torch: Any = LazyModule("torch")
 
-# The genetic algorithms and MAP-Elites need operators and feature grids, which are objects; PyCMAES
-# draws from NumPy's global generator.
-_NOT_SUPPORTED: Final = {
-    "GeneticAlgorithm", "MAPElites", "PyCMAES", "SearchAlgorithm", "SteadyStateGA"
-}  # fmt: skip
+# The others need operators or feature grids, which are objects, or, as PyCMAES, draw from NumPy's
+# global generator.
+_SUPPORTED: Final = ("CEM", "CMAES", "Cosyne", "PGPE", "SNES", "XNES")
 # Arguments that settings of the adapter replace, and arguments that need evotorch's own
 # environments, several objectives or actors.
 _OURS: Final = {"popsize": "population_size", "center_init": "center_init"}
@@ -84,25 +81,23 @@ class EvotorchSettings(ExternalSettings):
     """Further arguments of the constructor, such as center_learning_rate or optimizer_config. Most
     searches need stdev_init or radius_init; Cosyne needs mutation_stdev."""
 
-    @field_validator("search_algorithm")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in search_algorithms():
-            near = suggestion(name, search_algorithms())
-            raise ValueError(f"expected a search algorithm of evotorch; {near}")
-        return name
-
     @model_validator(mode="after")
     def _fits_the_constructor(self) -> EvotorchSettings:
-        name = self.search_algorithm
-        known = parameters_of(name)
-        check_arguments(name, self.arguments, set(known) - {*_OURS, *_NOT_PASSED}, _OURS)
-        needed = {n for n, p in known.items() if p.default is inspect.Parameter.empty}
-        if self.population_size is None and "popsize" in needed:
-            raise ValueError(f"population_size is missing: {name} has no default for it")
-        if missing := sorted(needed - {*_OURS, *_NOT_PASSED, *self.arguments}):
-            raise ValueError(f"arguments.{missing[0]} is missing: {name} has no default for it")
-        _check_values(self.arguments)
+        name, given = self.search_algorithm, self.arguments
+        if name not in search_algorithms():
+            near = suggestion(name, search_algorithms())
+            raise ValueError(f"search_algorithm = {name!r}: expected one of evotorch; {near}")
+        allowed = parameters_of(name).keys() - {*_OURS, *_NOT_PASSED}
+        check_arguments(name, given, allowed, _OURS)
+        # What evotorch accepts, but cannot train with.
+        for key in sorted(_DEVIATIONS & given.keys()):
+            numbers = np.ravel(given[key])
+            if numbers.dtype.kind in "if" and (numbers <= 0).any():
+                raise ValueError(f"arguments.{key} = {given[key]}: expected numbers above 0")
+        known = imported("evotorch.tools.ranking").rankers
+        if (method := given.get("ranking_method")) not in [None, *known]:
+            near = suggestion(str(method), known)
+            raise ValueError(f"arguments.ranking_method = {method!r}: {near}")
         return self
 
 
@@ -237,22 +232,7 @@ class _Interruption(Exception):  # noqa: N818
 @functools.cache
 def search_algorithms() -> dict[str, Any]:
     """The supported search algorithms by name."""
-    supported = sorted(set(imported("evotorch.algorithms").__all__) - _NOT_SUPPORTED)
-    return {name: getattr(evotorch_algorithms, name) for name in supported}
-
-
-def _check_values(arguments: Table) -> None:
-    """Raises ValueError for values that evotorch accepts, but cannot train with."""
-    for key in sorted(_DEVIATIONS & arguments.keys()):
-        value = arguments[key]
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, bool) or (isinstance(each, int | float) and each <= 0):
-                raise ValueError(f"arguments.{key} = {value}: expected numbers above 0")
-    known = imported("evotorch.tools.ranking").rankers
-    method = arguments.get("ranking_method")
-    if method is not None and method not in known:
-        near = suggestion(str(method), known)
-        raise ValueError(f"arguments.ranking_method = {method!r}: expected a ranking; {near}")
+    return {name: getattr(evotorch_algorithms, name) for name in _SUPPORTED}
 
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:

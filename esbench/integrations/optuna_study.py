@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from esbench.core.errors import UsageError
 from esbench.core.escape import without_passwords
-from esbench.core.files import disk_errors
 from esbench.core.json_text import Json
 from esbench.core.search_space import SearchSpace, SettingSpace
 from esbench.core.seeding import Purpose, stream
@@ -76,9 +75,9 @@ class OptunaStudy:
         Raises:
             UsageError: Optuna is not installed, or the storage cannot be opened.
         """
-        optuna = _optuna()
-        with _reported(storage), _quiet():
-            self._study = optuna.create_study(
+        self._storage, self._sampler, self._seed = storage, sampler, seed
+        with self._using():
+            self._study = _optuna().create_study(
                 storage=_storage(storage),
                 study_name=name,
                 direction="maximize",
@@ -88,9 +87,6 @@ class OptunaStudy:
             if stored is None:
                 self._study.set_user_attr(IDENTITY, json.dumps(identity))
         self.stored_identity: Json = identity if stored is None else json.loads(stored)
-        self._storage = storage
-        self._sampler: Sampler = sampler
-        self._seed = seed
 
     @property
     def configurations(self) -> list[Configuration]:
@@ -114,7 +110,7 @@ class OptunaStudy:
             for name, setting in space.items()
             if setting.is_active(defaults) and setting.contains(defaults.get(name))
         }
-        with self._writing():
+        with self._using():
             if not self._study.get_trials(deepcopy=False):
                 self._study.enqueue_trial(active)
             trial = self._unfinished(number)
@@ -129,7 +125,7 @@ class OptunaStudy:
     def record(self, number: int, rungs: Sequence[Sequence[float]], objective: float) -> None:
         """Store the scores of the seeds at all rungs so far, and the objective at the last one."""
         scores = [[_text(score) for score in one] for one in rungs]
-        with self._writing():
+        with self._using():
             trial = self._running(number)
             trial.report(objective, len(rungs) - 1)
             trial.set_user_attr(RUNGS, json.dumps(scores))
@@ -137,7 +133,7 @@ class OptunaStudy:
     def tell(self, number: int, value: float | None, problem: str = "") -> None:
         """End a configuration with its objective; None if it was pruned."""
         state = _optuna().trial.TrialState.PRUNED if value is None else None
-        with self._writing():
+        with self._using():
             if problem:
                 self._running(number).set_user_attr(PROBLEM, problem)
             self._study.tell(number, value, state=state)
@@ -148,27 +144,33 @@ class OptunaStudy:
         Empty with fewer than ``MIN_COMPLETE`` complete configurations, which have no best tenth.
         One that has failed is not complete.
         """
-        optuna = _optuna()
         complete = [
             c for c in self.configurations if c.value is not None and math.isfinite(c.value)
         ]
         if len(complete) < MIN_COMPLETE:
             return {}
-        with _quiet():
-            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-            return dict(optuna.importance.get_param_importances(self._study, evaluator=evaluator))
+        importance = _optuna().importance
+        with self._using():
+            evaluator = importance.PedAnovaImportanceEvaluator()
+            return dict(importance.get_param_importances(self._study, evaluator=evaluator))
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Turn an error of writing into a UsageError."""
-        broken = _optuna().exceptions.StorageInternalError  # of a database
-        place = without_passwords(self._storage)
-        with disk_errors(Path(place)), _quiet():
-            try:
+    def _using(self) -> Iterator[None]:
+        """Turn errors of the storage into a UsageError, without warnings about new functions."""
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", module="optuna")
+                warnings.filterwarnings("ignore", category=_optuna().exceptions.ExperimentalWarning)
                 yield
-            except broken as error:
-                reason = str(error.__cause__ or error).partition("\n")[0]
-                raise UsageError(f"cannot write {place}: {reason}") from error
+        except UsageError:
+            raise
+        except Exception as error:  # of the file system, of SQLAlchemy or of a database driver
+            reason = str(error.__cause__ or error).partition("\n")[0]
+            raise UsageError(
+                f"--storage {without_passwords(self._storage)}: cannot be read or written "
+                f"({type(error).__name__}: {reason}); expected a new file, or one that 'esbench "
+                "tune' has written"
+            ) from error
 
     def _unfinished(self, number: int) -> Trial:
         """A new trial, or the one that was begun when a process was killed."""
@@ -189,12 +191,11 @@ class OptunaStudy:
         """Let the next value be drawn from a stream of its own."""
         samplers = _optuna().samplers
         seed = int(stream(self._seed, Purpose.TUNING, number, draw).integers(2**32))
-        if self._sampler == "random":
-            self._study.sampler = samplers.RandomSampler(seed=seed)
-        else:
-            self._study.sampler = samplers.TPESampler(
-                seed=seed, multivariate=False, constant_liar=True
-            )
+        self._study.sampler = (
+            samplers.RandomSampler(seed=seed)
+            if self._sampler == "random"
+            else samplers.TPESampler(seed=seed, multivariate=False, constant_liar=True)
+        )
 
 
 def _optuna() -> Any:
@@ -219,33 +220,6 @@ def _storage(name: str) -> BaseStorage:
             "has written: remove that line, and the same command continues the search"
         )
     return storages.JournalStorage(storages.journal.JournalFileBackend(str(path)))
-
-
-@contextmanager
-def _reported(storage: str) -> Iterator[None]:
-    """Turn an error of opening a storage into a UsageError."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except PermissionError as error:
-        raise UsageError(f"cannot write {error.filename or storage}: {error.strerror}") from None
-    except Exception as error:  # of the file system, of SQLAlchemy or of a database driver
-        reason = str(error).partition("\n")[0]
-        raise UsageError(
-            f"--storage {without_passwords(storage)}: cannot be opened "
-            f"({type(error).__name__}: {reason}); expected a new file, or one that 'esbench tune' "
-            "has written"
-        ) from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Optuna's warnings about experimental functions."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="optuna")
-        warnings.filterwarnings("ignore", category=_optuna().exceptions.ExperimentalWarning)
-        yield
 
 
 def _suggest(trial: Trial, name: str, space: SettingSpace, integer: bool) -> Any:

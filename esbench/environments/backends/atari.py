@@ -90,11 +90,6 @@ class AtariBackend(FastBackend):
 
     def step(self, actions: Array) -> StepResult:
         """Step the live slots, one after the other; actions [k] are action numbers."""
-        most = int(self.single_action_space.n) - 1  # type: ignore[attr-defined]
-        if actions.min() < 0 or actions.max() > most:
-            raise ValueError(
-                f"actions from {actions.min()} to {actions.max()}: expected 0 to {most}"
-            )
         count = len(actions)
         rewards, (terminated, truncated) = self._earned[:count], self._ended[:, :count]
         for slot in np.flatnonzero(self.live[:count]).tolist():
@@ -111,16 +106,13 @@ class AtariBackend(FastBackend):
         return self._settle(rewards, terminated, truncated)
 
     def _make_slot(self, number: int) -> _AtariSlot:
-        emulator: AtariEnv = self._plain
-        sticky, start = self._game.repeat_action_probability, None
-        if sticky and self._acts_in_reset:
-            if number:
-                emulator = self._game.emulator(repeat_action_probability=sticky)
-            return _AtariSlot(self._game, emulator, start, self._screens, number)
-        # Without sticky actions, because the emulator reseeds their stream only with its ROM.
-        if number or sticky:
-            emulator = self._game.emulator(repeat_action_probability=0.0)
-        start = self._slots[0].start if self._slots else _game_start(emulator)
+        sticky, emulator, start = self._game.repeat_action_probability, self._plain, None
+        own = sticky if sticky and self._acts_in_reset else 0.0
+        # Else without sticky actions, because the emulator reseeds them only with its ROM.
+        if number or sticky != own:
+            emulator = self._game.emulator(repeat_action_probability=own)
+        if not own:
+            start = self._slots[0].start if self._slots else _game_start(emulator)
         return _AtariSlot(self._game, emulator, start, self._screens, number)
 
     @cached_property

@@ -9,11 +9,12 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Final, final
 
 from esbench.integrations.library import optional
 from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
+    Outcome,
     TrackedRow,
     TrackedRun,
     Tracker,
@@ -84,12 +85,7 @@ class Mlflow(Tracker):
             ]
             self._client.log_batch(self._runs[run.id], metrics=metrics)
 
-    def end(
-        self,
-        run: TrackedRun,
-        outcome: Literal["done", "failed", "interrupted"],
-        files: Sequence[Path],
-    ) -> None:
+    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
         """Store the files as artifacts, and terminate the run."""
         known = self._runs.pop(run.id)
         for path in files:

@@ -7,12 +7,13 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
 from PIL import Image
 
 from esbench.integrations.library import optional
 from esbench.integrations.trackers.tracker import (
+    Outcome,
     TrackedRow,
     TrackedRun,
     Tracker,
@@ -65,12 +66,7 @@ class TensorBoard(Tracker):
             self._add(run, self._summaries.Summary(value=values))
         self._runs[run.id].flush()
 
-    def end(
-        self,
-        run: TrackedRun,
-        outcome: Literal["done", "failed", "interrupted"],
-        files: Sequence[Path],
-    ) -> None:
+    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
         """Add images under the names of their files, and close the event file."""
         for path in files:
             if path.suffix in IMAGES:

@@ -8,12 +8,13 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 from urllib.parse import urlsplit
 
 from esbench.integrations.library import optional
 from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
+    Outcome,
     TrackedRow,
     TrackedRun,
     Tracker,
@@ -78,12 +79,7 @@ class WeightsAndBiases(Tracker):
         for step, numbers in rows:
             self._runs[run.id].log({"global_step": step, **numbers}, step=step)
 
-    def end(
-        self,
-        run: TrackedRun,
-        outcome: Literal["done", "failed", "interrupted"],
-        files: Sequence[Path],
-    ) -> None:
+    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
         """Add images and films under the names of their files, and finish the run."""
         opened = self._runs.pop(run.id)
         media = {
