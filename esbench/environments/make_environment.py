@@ -69,11 +69,10 @@ def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[A
     """The environment in its wrappers; UsageError for an unknown one or wrong arguments."""
     for settings in wrappers:
         wrap = import_object("wrapper", settings.wrapper)
-        arguments = settings.model_extra or {}
         try:
-            env = wrap(env, **copy.deepcopy(arguments))
+            env = wrap(env, **copy.deepcopy(settings.model_extra or {}))
         except Exception as error:  # a wrapper may raise anything
-            given = f" with arguments {arguments}" if arguments else ""
+            given = f" with arguments {settings.model_extra}" if settings.model_extra else ""
             raise UserCodeError(f"wrapper {settings.wrapper!r}{given}: {reason(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise UsageError(
@@ -112,10 +111,8 @@ def register_family(environment_id: str) -> None:
 
 def module_of(name: str) -> str:
     """The module of a registered environment; empty if the name is not registered."""
-    registered = gymnasium.registry.get(name)
-    entry = None if registered is None else registered.entry_point
-    if entry is None:
-        return ""
+    known = gymnasium.registry.get(name)
+    entry = "" if known is None else known.entry_point or ""
     return entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
 
 
@@ -146,7 +143,7 @@ def has_time_limit(environment_id: str, kwargs: dict[str, Any]) -> bool:
 def time_limit(environment_id: str, kwargs: dict[str, Any]) -> int | None:
     """The steps of an episode after which Gymnasium truncates it; None if it does not."""
     spec = registered(environment_id)
-    known = None if spec is None else spec.max_episode_steps
+    known = spec.max_episode_steps if spec else None
     limit: int | None = kwargs.get("max_episode_steps") or known
     return None if limit == -1 else limit  # -1 removes the limit
 
@@ -157,12 +154,10 @@ def entry_point(environment_id: str, kwargs: dict[str, Any]) -> str | None:
     None if the environment is rendered, has wrappers of its own or is unknown.
     """
     spec = registered(environment_id)
-    if spec is None:
+    if spec is None or spec.additional_wrappers or not isinstance(spec.entry_point, str):
         return None
     rendered = {**spec.kwargs, **kwargs}.get("render_mode") is not None
-    if rendered or spec.additional_wrappers or not isinstance(spec.entry_point, str):
-        return None
-    return spec.entry_point
+    return None if rendered else spec.entry_point
 
 
 def reason(error: BaseException) -> str:

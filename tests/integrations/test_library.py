@@ -15,21 +15,20 @@ def test_a_module_is_imported_when_it_is_used(
     (tmp_path / "lazily.py").write_text("open('imported', 'w').close()\nANSWER = 42")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    module = LazyModule("lazily")
+    module = copy.copy(LazyModule("lazily"))
     assert not (tmp_path / "imported").exists()
     assert module.ANSWER == 42
-    assert (tmp_path / "imported").exists()
     with pytest.raises(AttributeError, match="QUESTION"):
         assert module.QUESTION
 
 
-def test_what_is_not_installed_is_known_at_once() -> None:
+def test_a_package_that_is_not_installed_is_an_error_before_it_is_used() -> None:
     with pytest.raises(ModuleNotFoundError) as raised:
         LazyModule("no_such_library.inside")
     assert raised.value.name == "no_such_library"
 
 
-def test_what_is_broken_or_of_another_version_is_one_sentence(
+def test_a_broken_library_or_another_version_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "half_a_library.py").write_text("raise RuntimeError('no such driver')")
@@ -38,8 +37,3 @@ def test_what_is_broken_or_of_another_version_is_one_sentence(
         assert LazyModule("half_a_library").anything
     with pytest.raises(UsageError, match=r"json\.other cannot be imported \(ModuleNotFoundError"):
         assert LazyModule("json.other").anything
-
-
-def test_it_can_be_copied() -> None:
-    module = LazyModule("json")
-    assert copy.copy(module).dumps([1]) == "[1]"

@@ -125,9 +125,8 @@ def test_rows_are_at_exact_steps_and_a_loaded_state_has_the_same_policy(
         trainer.train()
         assert [row.env_steps for row in trainer.history] == [100, 200, 300]
         assert np.isfinite([row.center_return for row in trainer.history]).all()
-        state, score = trainer.state_dict(), trainer.evaluate()
-        history = list(trainer.history)
-    assert state is not None
+        state: Any = trainer.state_dict()
+        score, history = trainer.evaluate(), list(trainer.history)
     with AgentTrainer(spec, pool) as again:
         again.load_state_dict(state, history)
         assert again.evaluate().returns.tolist() == score.returns.tolist()
@@ -174,36 +173,29 @@ def test_a_dict_of_observations_is_normalized_and_resumes(name: str, pool: Worke
     spec = trial_of(name, 100, "esbench-test/Parts-v0", normalize=True).spec
     with AgentTrainer(spec, pool) as trainer, AgentTrainer(spec, pool) as again:
         trainer.train()
-        state = trainer.state_dict()
-        assert state is not None
+        state: Any = trainer.state_dict()
         again.load_state_dict(state, trainer.history)
         assert again.evaluate().returns.tolist() == trainer.evaluate().returns.tolist()
-        loaded = again.state_dict()
-        assert loaded is not None
+        loaded: Any = again.state_dict()
         np.testing.assert_equal(loaded["agent"], state["agent"])
         assert {"obs_rms.near", "obs_rms.far"} <= set(state["agent"]["statistics"])
 
 
 @pytest.mark.parametrize(
-    ("name", "environment", "best"),
-    [("ppo", "Signed", 10.0), ("dqn", "Signed", 10.0), ("ppo", "SignedPair", 20.0)],
+    ("name", "environment"), [("ppo", "Signed"), ("dqn", "Signed"), ("ppo", "SignedPair")]
 )
 def test_discrete_actions_start_where_their_space_does(
-    name: str, environment: str, best: float, pool: WorkerPool
+    name: str, environment: str, pool: WorkerPool
 ) -> None:
     spec = trial_of(name, 300, f"esbench-test/{environment}-v0").spec
     with AgentTrainer(spec, pool) as trainer:
         trainer.train()  # the environment asserts that its space contains every action
-        assert np.all(np.abs(trainer.evaluate().returns) <= best)
-        space = gymnasium.make(f"esbench-test/{environment}-v0").action_space
-        action = trainer.policy().act(np.zeros(1, np.float32))
-        assert space.contains(action)
+        trainer.evaluate()
         model = trainer.agent._model  # type: ignore[attr-defined]
         chosen, _ = model.predict(np.zeros(1, np.float32), deterministic=True)
-        np.testing.assert_array_equal(action, chosen - 1)
-        for each in (0, 2):  # whatever it has learned
-            model.predict = lambda *_, each=each, **__: (chosen * 0 + each, None)
-            assert np.all(trainer.policy().act(np.zeros(1, np.float32)) == each - 1)
+        for each in (chosen, chosen * 0, chosen * 0 + 2):  # what it has learned, and any other
+            model.predict = lambda *_, each=each, **__: (each, None)
+            np.testing.assert_array_equal(trainer.policy().act(np.zeros(1, np.float32)), each - 1)
 
 
 @pytest.mark.parametrize(
@@ -283,13 +275,12 @@ def test_wrong_settings_are_refused(
 
 
 def test_the_librarys_policy_is_a_setting() -> None:
-    spec = trial_of("sb3_ars", policy="LinearPolicy").spec
-    assert (spec.algorithm.settings.policy, spec.policy) == ("LinearPolicy", None)  # type: ignore[attr-defined]
-    with package.make_trainer("sb3_ars", env="CartPole-v1", policy="MlpPolicy") as trainer:
-        assert trainer.spec.algorithm.settings.policy == "MlpPolicy"  # type: ignore[attr-defined]
+    with package.make_trainer("sb3_ars", env="CartPole-v1", policy="LinearPolicy") as trainer:
+        assert trainer.spec.algorithm.settings.policy == "LinearPolicy"  # type: ignore[attr-defined]
+        assert trainer.spec.policy is None
 
 
-def test_an_agent_is_trained_verified_and_shown_by_the_commands(esbench: Run) -> None:
+def test_the_commands_train_verify_and_render_an_agent(esbench: Run) -> None:
     run = [
         "run", "--env", "CartPole-v1", "--algorithm", "ppo", "--seeds", "0", "--env-steps", "200",
         "--out", "out", "--workers", "1", "--quiet", "--set", "evaluation.episodes=2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, final
@@ -11,7 +12,6 @@ import numpy as np
 from esbench.core.arrays import Vector
 from esbench.environments.backends.backend import Array, Flags
 from esbench.environments.backends.mujoco_rules import (
-    MovingRules,
     Rules,
     StationaryRules,
     all_finite,
@@ -24,8 +24,57 @@ from esbench.environments.backends.mujoco_rules import (
 INCLUDED: Final = {"cinert": 1, "cvel": 1, "qfrc_actuator": 6, "cfrc_ext": 1}
 
 
-class Runner(MovingRules, ABC):
-    """Robots in a plane: reward for speed and for being healthy, less effort."""
+class Locomotion(Rules, ABC):
+    """Rewards for the speed along x of a point and for health, less costs.
+
+    The point has ``axes`` coordinates: x, or x and y.
+    """
+
+    axes = 2
+
+    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
+        super().__init__(env, state)
+        self._dt = env.dt
+        self._skipped = env.observation_structure["skipped_qpos"]
+
+    @final
+    def begin(self, slot: int) -> None:
+        """Remember the point."""
+        self.before[slot] = self._points(slice(slot, slot + 1))[0]
+
+    @final
+    def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
+        """Reward (forward + survive) - costs; terminate robots that are not healthy."""
+        env, count = self.env, len(actions)
+        points, before = self._points(slice(count)), self.before[:count]
+        velocities = (points - before) / self._dt
+        before[:] = points
+        forward = env._forward_reward_weight * velocities[:, 0]
+        self.values.update(zip(("x_velocity", "y_velocity"), velocities.T, strict=False))
+        self.values["reward_forward"] = forward
+        self.costs = self._costs(actions)
+        costs = functools.reduce(np.add, self.costs.values())
+        healthy = self._healthy(count)
+        if healthy is None:
+            return forward - costs, np.zeros(count, np.bool_)
+        self.values["reward_survive"] = survive = healthy * env._healthy_reward
+        return (forward + survive) - costs, ~healthy & bool(env._terminate_when_unhealthy)
+
+    @abstractmethod
+    def _points(self, slots: slice) -> Vector:
+        """The point of some slots, [k, axes]."""
+
+    @abstractmethod
+    def _costs(self, actions: Array) -> dict[str, Array]:
+        """The costs by their name in the info, [k] each."""
+
+    @abstractmethod
+    def _healthy(self, count: int) -> Flags | None:
+        """Which robots are healthy, [k]; None if health is not rewarded."""
+
+
+class Runner(Locomotion, ABC):
+    """Robots in a plane, whose only cost is that of their actions."""
 
     axes = 1
     up = 1
@@ -40,25 +89,12 @@ class Runner(MovingRules, ABC):
             clip(out[:, parts[0].shape[1] :], -10.0, 10.0)
 
     @final
-    def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Reward forward + survive - effort; terminate robots that are not healthy."""
-        env, count = self.env, len(actions)
-        self.values["reward_forward"] = forward = env._forward_reward_weight * self._move(count)
-        self.costs["reward_ctrl"] = effort = env._ctrl_cost_weight * squares(actions)
-        healthy = self._healthy(count)
-        if healthy is None:
-            return forward - effort, np.zeros(count, np.bool_)
-        self.values["reward_survive"] = survive = healthy * env._healthy_reward
-        rewards: Vector = (forward + survive) - effort
-        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
-
-    @final
     def _points(self, slots: slice) -> Vector:
         return self.state["qpos"][slots, : self.axes]
 
-    @abstractmethod
-    def _healthy(self, count: int) -> Flags | None:
-        """Which robots are healthy, [k]; None if health is not rewarded."""
+    @final
+    def _costs(self, actions: Array) -> dict[str, Array]:
+        return {"reward_ctrl": self.env._ctrl_cost_weight * squares(actions)}
 
 
 @final
@@ -119,41 +155,11 @@ class Walker2d(Runner):
         )
 
 
-class TouchingRules(MovingRules, ABC):
-    """Robots in space: reward for speed and for being healthy, less effort and contact forces."""
-
-    contact_forces = True
-
-    @final
-    def evaluate(self, actions: Array, live: Sequence[int]) -> tuple[Vector, Flags]:
-        """Reward (forward + survive) - (effort + contact); terminate if not healthy."""
-        env, count = self.env, len(actions)
-        self.values["reward_forward"] = forward = env._forward_reward_weight * self._move(count)
-        healthy = self._healthy(count)
-        self.values["reward_survive"] = survive = healthy * env._healthy_reward
-        effort = env._ctrl_cost_weight * squares(self._controls(actions))
-        contact = self._contact(count)
-        self.costs.update(reward_ctrl=effort, reward_contact=contact)
-        rewards: Vector = (forward + survive) - (effort + contact)
-        return rewards, ~healthy & bool(env._terminate_when_unhealthy)
-
-    @abstractmethod
-    def _healthy(self, count: int) -> Flags:
-        """Which robots are healthy, [k]."""
-
-    @abstractmethod
-    def _controls(self, actions: Array) -> Array:
-        """What effort is the square of, [k, n]."""
-
-    @abstractmethod
-    def _contact(self, count: int) -> Vector:
-        """The cost of contact forces, [k]."""
-
-
 @final
-class Ant(TouchingRules):
+class Ant(Locomotion):
     """Ant-v5."""
 
+    contact_forces = True
     fields = ("xpos", "cfrc_ext")
     places = ("x_position", "y_position", "distance_from_origin")
 
@@ -178,12 +184,12 @@ class Ant(TouchingRules):
         height: Flags = (low <= qpos[:, 2]) & (qpos[:, 2] <= high)
         return height & all_finite(qpos) & all_finite(qvel)
 
-    def _controls(self, actions: Array) -> Array:
-        return actions
-
-    def _contact(self, count: int) -> Vector:
-        cost: Vector = self.env._contact_cost_weight * squares(self._forces(count))
-        return cost
+    def _costs(self, actions: Array) -> dict[str, Array]:
+        env = self.env
+        return {
+            "reward_ctrl": env._ctrl_cost_weight * squares(actions),
+            "reward_contact": env._contact_cost_weight * squares(self._forces(len(actions))),
+        }
 
     def _forces(self, count: int) -> Vector:
         low, high = self.env._contact_force_range
@@ -215,7 +221,7 @@ class HumanoidRules(Rules, ABC):
 
 
 @final
-class Humanoid(HumanoidRules, TouchingRules):
+class Humanoid(HumanoidRules, Locomotion):
     """Humanoid-v5; its velocity is that of the center of mass."""
 
     places = (
@@ -240,15 +246,13 @@ class Humanoid(HumanoidRules, TouchingRules):
     def _healthy(self, count: int) -> Flags:
         return strictly_between(self.env._healthy_z_range, self.state["qpos"][:count, 2])
 
-    def _controls(self, actions: Array) -> Array:
-        return self.state["ctrl"][: len(actions)]
-
-    def _contact(self, count: int) -> Vector:
-        forces = squares(self.state["cfrc_ext"][:count])
-        cost: Vector = np.clip(
-            self.env._contact_cost_weight * forces, *self.env._contact_cost_range
-        )
-        return cost
+    def _costs(self, actions: Array) -> dict[str, Array]:
+        env, count = self.env, len(actions)
+        forces = env._contact_cost_weight * squares(self.state["cfrc_ext"][:count])
+        return {
+            "reward_ctrl": env._ctrl_cost_weight * squares(self.state["ctrl"][:count]),
+            "reward_contact": np.clip(forces, *self.env._contact_cost_range),
+        }
 
 
 @final

@@ -90,38 +90,6 @@ class StationaryRules(Rules, ABC):
         """Nothing to remember."""
 
 
-class MovingRules(Rules, ABC):
-    """Rewards for the speed along x of a point with ``axes`` coordinates: x, or x and y."""
-
-    axes: ClassVar[int] = 2
-
-    def __init__(self, env: Any, state: Mapping[str, Vector]) -> None:
-        super().__init__(env, state)
-        self._dt = env.dt
-        self._skipped = env.observation_structure["skipped_qpos"]
-
-    @final
-    def begin(self, slot: int) -> None:
-        """Remember the point."""
-        self.before[slot] = self._points(slice(slot, slot + 1))[0]
-
-    @final
-    def _move(self, count: int) -> Vector:
-        """The speed along x in the last step, [k]."""
-        points, before = self._points(slice(count)), self.before[:count]
-        velocities = (points - before) / self._dt
-        before[:] = points
-        speed: Vector = velocities[:, 0]
-        self.values["x_velocity"] = speed
-        if self.axes > 1:
-            self.values["y_velocity"] = velocities[:, 1]
-        return speed
-
-    @abstractmethod
-    def _points(self, slots: slice) -> Vector:
-        """The point of some slots, [k, axes]."""
-
-
 def squares(rows: Array) -> Array:
     """The sum of squares of each row, [k], in the type of the rows."""
     flat = rows.reshape(len(rows), -1)

@@ -14,7 +14,7 @@ from typing import Final, final
 from esbench.integrations.library import optional
 from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
-    Outcome,
+    Ending,
     TrackedRow,
     TrackedRun,
     Tracker,
@@ -85,7 +85,7 @@ class Mlflow(Tracker):
             ]
             self._client.log_batch(self._runs[run.id], metrics=metrics)
 
-    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
+    def end(self, run: TrackedRun, outcome: Ending, files: Sequence[Path]) -> None:
         """Store the files as artifacts, and terminate the run."""
         known = self._runs.pop(run.id)
         for path in files:

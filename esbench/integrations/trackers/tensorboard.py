@@ -13,7 +13,7 @@ from PIL import Image
 
 from esbench.integrations.library import optional
 from esbench.integrations.trackers.tracker import (
-    Outcome,
+    Ending,
     TrackedRow,
     TrackedRun,
     Tracker,
@@ -66,7 +66,7 @@ class TensorBoard(Tracker):
             self._add(run, self._summaries.Summary(value=values))
         self._runs[run.id].flush()
 
-    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
+    def end(self, run: TrackedRun, outcome: Ending, files: Sequence[Path]) -> None:
         """Add images under the names of their files, and close the event file."""
         for path in files:
             if path.suffix in IMAGES:

@@ -20,7 +20,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 TrackedRow: TypeAlias = tuple[int, Mapping[str, float]]
 """``global_step``, the environment steps so far, and the numbers of that generation by name."""
-Outcome: TypeAlias = Literal["done", "failed", "interrupted"]
+Ending: TypeAlias = Literal["done", "failed", "interrupted"]
 
 
 @final
@@ -82,7 +82,7 @@ class Tracker(ABC):
         """Store rows, whose steps increase; a last one holds the final ``score`` alone."""
 
     @abstractmethod
-    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
+    def end(self, run: TrackedRun, outcome: Ending, files: Sequence[Path]) -> None:
         """Store figures and films (PNG, GIF or MP4), if the trial is done, and close the run.
 
         A run that failed or was interrupted may be started again.

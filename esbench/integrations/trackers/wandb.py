@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from esbench.integrations.library import optional
 from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
-    Outcome,
+    Ending,
     TrackedRow,
     TrackedRun,
     Tracker,
@@ -79,7 +79,7 @@ class WeightsAndBiases(Tracker):
         for step, numbers in rows:
             self._runs[run.id].log({"global_step": step, **numbers}, step=step)
 
-    def end(self, run: TrackedRun, outcome: Outcome, files: Sequence[Path]) -> None:
+    def end(self, run: TrackedRun, outcome: Ending, files: Sequence[Path]) -> None:
         """Add images and films under the names of their files, and finish the run."""
         opened = self._runs.pop(run.id)
         media = {
