@@ -176,12 +176,12 @@ def _diagnose(
 ) -> None:
     from esbench.cli.printing import print_diagnosis, print_health
     from esbench.publish import diagnosis
-    from esbench.store.trial_folder import is_trial
+    from esbench.store.trial_folder import TrialFolder
 
     found = reading.diagnose(**values)
     if format_ == "json":
         write(diagnosis.as_json(found))
-    elif is_trial(values["path"]):
+    elif TrialFolder(values["path"]).has_begun:
         print_diagnosis(found[0])
     else:
         print_health(found)

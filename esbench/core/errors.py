@@ -53,12 +53,7 @@ class NoBestPolicyError(UsageError):
 
 @final
 class DamagedTrialError(UsageError):
-    """A stored trial cannot be read; the message names the file and the remedy.
-
-    ``problem`` is what is wrong with the file, if it is no regular file or too large.
-    """
-
-    problem: str = ""
+    """A stored trial cannot be read; the message names the file and the remedy."""
 
 
 @final

@@ -11,10 +11,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from esbench.core.errors import DamagedTrialError, UsageError, shown
+from esbench.core.errors import UsageError, shown
 from esbench.core.json_text import parse_json
 
-LARGEST: Final = 1 << 30  # bytes of a file that is read whole
 # What ``safe_name`` needs of two labels, as the end of a message.
 DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
@@ -59,58 +58,17 @@ def disk_errors(path: Path, then: str = RESUMABLE) -> Iterator[None]:
         ) from error
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, below: Path | None = None) -> int:
-    """Open a regular file and return its descriptor; never waits for a pipe.
-
-    Args:
-        path: the file, which may be missing if ``flags`` create it.
-        flags: those of ``os.open``.
-        below: the folder of a trial that holds ``path``; no link below it is followed. By default,
-            links are followed.
-
-    Raises:
-        UsageError: it is no regular file; DamagedTrialError below a trial's folder.
-        OSError: as ``os.open``.
-    """
-    if below is not None:
-        require_no_links(path, below)
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "no file"
-        raise _refusal(path, f"it is {kind}; expected a regular file", below)
-    # A pipe that replaced the file meanwhile is not waited for.
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
-
-
-def require_no_links(path: Path, below: Path) -> None:
-    """Raises DamagedTrialError if ``path``, or a folder between it and ``below``, is a link."""
-    for place in (path, *path.parents):
-        if place == below:
-            return
-        if place.is_symlink():
-            raise _refusal(place, "it is a link; expected a regular file or folder", below)
-
-
-def _refusal(path: Path, problem: str, below: Path | None) -> UsageError:
-    if below is None:
-        return UsageError(f"cannot read {path}: {problem}")
-    error = DamagedTrialError(f"{path} is damaged ({problem}); remove it")
-    error.problem = problem
-    return error
-
-
-def read_bytes(path: Path, below: Path | None = None, largest: int = LARGEST) -> bytes:
-    """The content of a regular file of at most ``largest`` bytes.
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file.
 
     Raises:
         FileNotFoundError: it does not exist.
-        UsageError: as ``open_regular``, it is larger, or the file system refuses.
+        UsageError: it is something else, or the file system refuses.
     """
     try:
-        with os.fdopen(open_regular(path, below=below), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > largest:
-                raise _refusal(path, f"it has {size} bytes; expected at most {largest}", below)
-            return file.read()
+        if path.exists() and not path.is_file():  # reading a pipe would wait
+            raise UsageError(f"cannot read {path}: expected a regular file")
+        return path.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:

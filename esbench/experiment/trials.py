@@ -22,7 +22,7 @@ from esbench.grids.trial_spec import DEFAULT_LABEL, StartSpec, TrialSpec, cell_n
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import changed_since, command, now
-from esbench.store.trial_folder import Status, TrialFolder, is_trial
+from esbench.store.trial_folder import Status, TrialFolder
 
 RUNS: Final = Path("results/runs")
 
@@ -250,7 +250,7 @@ def require_folder(root: Path) -> None:
     if is_file:
         raise UsageError(f"{root} is a file; expected an output folder")
     for folder in (resolved := root.resolve(), *resolved.parents):
-        if is_trial(folder):
+        if TrialFolder(folder).has_begun:
             raise UsageError(
                 f"{root} is in the folder of the trial {folder.name}; expected an output folder"
             )

@@ -25,7 +25,7 @@ from esbench.results.statistics.health import (
     findings,
 )
 from esbench.store.find_trials import find_trials
-from esbench.store.trial_folder import Status, TrialFolder, is_trial
+from esbench.store.trial_folder import Status, TrialFolder
 
 _ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
 VARY: Final = "give the environment random starts or, in an Atari game, sticky actions"
@@ -80,7 +80,7 @@ def diagnose(path: Path) -> list[Diagnosis]:
     Raises:
         UsageError: there is no trial, or one cannot be read.
     """
-    trials = [TrialFolder(path)] if is_trial(path) else find_trials(path)
+    trials = [TrialFolder(path)] if TrialFolder(path).has_begun else find_trials(path)
     found = [diagnose_trial(trial) for trial in trials]
     return sorted(found, key=lambda item: LEVELS.index(item.level))
 

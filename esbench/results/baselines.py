@@ -31,7 +31,7 @@ from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_w
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance import Origin, changed_since, now, place_in, was_mixed
-from esbench.store.schemas import StoredSpec
+from esbench.store.stored_json import StoredSpec
 
 FORMAT: Final = 1
 RANDOM_EPISODES: Final = 100

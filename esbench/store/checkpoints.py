@@ -20,14 +20,20 @@ from safetensors import SafetensorError
 
 from esbench.core.arrays import with_arrays, without_arrays
 from esbench.core.errors import UsageError
-from esbench.core.files import disk_errors, replace, require_no_links
+from esbench.core.files import disk_errors, read_bytes, replace
 from esbench.core.json_text import Json
 from esbench.grids.trial_spec import differences, extends
 from esbench.store.row_files import KnownRows, MetricsFile
-from esbench.store.schemas import StoredCheckpoint
-from esbench.store.stored_json import KEPT, StoredJson
+from esbench.store.stored_json import (
+    CHECKPOINT,
+    KEPT,
+    StoredCheckpoint,
+    damaged,
+    read_stored,
+    write_stored,
+)
 
-LATEST: Final = "checkpoint/state.json"
+LATEST: Final = f"{CHECKPOINT}/state.json"
 
 
 @final
@@ -37,19 +43,19 @@ class Checkpoints:
     Every method raises ``UsageError`` if the file system refuses.
     """
 
-    def __init__(self, files: StoredJson, metrics: MetricsFile) -> None:
-        self._files = files
+    def __init__(self, folder: Path, metrics: MetricsFile) -> None:
+        self._folder = folder
         self._metrics = metrics
 
     @property
     def has_latest(self) -> bool:
         """Whether there is a checkpoint to resume from."""
-        return (self._files.path / LATEST).exists()
+        return (self._folder / LATEST).exists()
 
     @property
     def kept(self) -> list[int]:
         """The generations of the earlier checkpoints that were kept, sorted."""
-        stems = [path.stem for path in (self._files.path / KEPT).glob("*.json")]
+        stems = [path.stem for path in (self._folder / KEPT).glob("*.json")]
         return sorted(int(stem) for stem in stems if len(stem) >= 8 and stem.isdecimal())
 
     def load(self, spec: Json, generation: int | None = None) -> Json | None:
@@ -60,59 +66,30 @@ class Checkpoints:
         """
         kept = self.kept
         if generation in kept:
-            name = f"{KEPT}/{kept_name(generation)}"
-            state = self._load(name, spec)
-            found = state["progress"]["generation"]
-            if found != generation:
-                raise self._files.damaged(self._files.path / name, f"it is of generation {found}")
+            path = self._folder / KEPT / kept_name(generation)
+        elif self.has_latest:
+            path = self._folder / LATEST
+        else:
+            return None
+        state = _load(path, spec, self._metrics)
+        found = state["progress"]["generation"]
+        if generation in {None, found}:
             return state
-        latest = self._load(LATEST, spec) if self.has_latest else None
-        if generation is None or latest is None:
-            return latest
-        last: int = latest["progress"]["generation"]
-        if generation != last:
-            known = sorted({*kept, last})
-            raise UsageError(
-                f"{self._files.path} has no checkpoint of generation {generation}; expected one "
-                f"of {known} (esbench run --keep N keeps more)"
-            )
-        return latest
-
-    def _load(self, name: str, spec: Json) -> Json:
-        files, path = self._files, self._files.path / name
-        content = files.read(name, StoredCheckpoint)
-        saved, arrays = content["spec"], content["arrays"]
-        if saved != spec and not extends(spec, saved):  # it may just have been extended
-            what = "; ".join(differences(saved, spec))
-            raise UsageError(f"{path} is a checkpoint of another specification: {what}")
-        tensors = path.parent / arrays["file"]
-        try:
-            data = files.bytes(tensors, largest=arrays["size"])
-        except FileNotFoundError:
-            if files.read(name, StoredCheckpoint)["arrays"] != arrays:
-                return self._load(name, spec)  # the running trial has just saved the next one
-            raise files.damaged(tensors, "it is missing") from None
-        if hashlib.sha256(data).hexdigest() != arrays["sha256"]:
-            raise files.damaged(tensors, f"its content does not match the sha256 in {path.name}")
-        generation = content["state"]["progress"]["generation"]
-        self._metrics.require(KnownRows("checkpoint", generation, content["rows"]))
-        try:
-            state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise files.damaged(tensors, f"its arrays are not readable: {error}") from None
-        if saved != spec:
-            state["stopped"] = None  # an extended trial is trained further
-        return state
+        if generation in kept:
+            raise damaged(path, f"it is of generation {found}")
+        known = sorted({*kept, found})
+        raise UsageError(
+            f"{self._folder} has no checkpoint of generation {generation}; expected one of {known} "
+            "(esbench run --keep N keeps more)"
+        )
 
     def save(self, state: Json, spec: Json) -> None:
         """Write a state as the latest checkpoint and wait until it is on disk."""
-        path = self._files.path / LATEST
-        self._write(path, state, spec, "*")
+        self._write(self._folder / LATEST, state, spec, "*")
 
     def keep(self, state: Json, spec: Json) -> None:
         """Keep a state beside the latest checkpoint."""
-        name = kept_name(state["progress"]["generation"])
-        path = self._files.path / KEPT / name
+        path = self._folder / KEPT / kept_name(state["progress"]["generation"])
         self._write(path, state, spec, f"{path.stem}-*")
 
     def _write(self, path: Path, state: Json, spec: Json, replaced: str) -> None:
@@ -132,12 +109,36 @@ class Checkpoints:
         }
         with disk_errors(path.parent):
             path.parent.mkdir(exist_ok=True)
-            require_no_links(path.parent, self._files.path)
             replace(tensors, data)
-            self._files.write(str(path.relative_to(self._files.path)), content)
+            write_stored(path, content)
             for old in path.parent.glob(f"{replaced}.safetensors"):
                 if old != tensors:
                     old.unlink()
+
+
+def _load(path: Path, spec: Json, metrics: MetricsFile) -> Json:
+    content = read_stored(path, StoredCheckpoint)
+    saved, arrays = content["spec"], content["arrays"]
+    if saved != spec and not extends(spec, saved):  # it may just have been extended
+        what = "; ".join(differences(saved, spec))
+        raise UsageError(f"{path} is a checkpoint of another specification: {what}")
+    tensors = path.parent / arrays["file"]
+    try:
+        data = read_bytes(tensors)
+    except FileNotFoundError:
+        if read_stored(path, StoredCheckpoint)["arrays"] != arrays:
+            return _load(path, spec, metrics)  # the running trial has just saved the next one
+        raise damaged(tensors, "it is missing") from None
+    if hashlib.sha256(data).hexdigest() != arrays["sha256"]:
+        raise damaged(tensors, f"its content does not match the sha256 in {path.name}")
+    metrics.require(KnownRows(content["state"]["progress"]["generation"], content["rows"]))
+    try:
+        state: Json = with_arrays(content["state"], safetensors.numpy.load(data))
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise damaged(tensors, f"its arrays are not readable: {error}") from None
+    if saved != spec:
+        state["stopped"] = None  # an extended trial is trained further
+    return state
 
 
 def kept_name(generation: int, what: str = "json") -> str:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
 from esbench.core.errors import UsageError
-from esbench.core.files import open_regular
 
 PATIENCE_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 0.02
@@ -47,10 +45,10 @@ def shared(path: Path) -> Iterator[bool]:
     """Share a lock file inside the block, so that no process takes it; yields False if one has.
 
     Does not change the file. A file that is missing is free, and stays unlocked. UsageError if it
-    is no regular file, or cannot be read.
+    cannot be read.
     """
     try:
-        lock = os.fdopen(open_regular(path, below=path.parent), "rb")
+        lock = path.open("rb")
     except FileNotFoundError:
         yield True
         return

@@ -7,7 +7,6 @@ a hidden folder of the target and then moved to its place, so that no half of it
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,20 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
 from esbench.core.errors import UsageError
-from esbench.core.files import (
-    DISTINCT_LABELS,
-    disk_errors,
-    open_regular,
-    read_bytes,
-    replace,
-    require_folder,
-)
+from esbench.core.files import DISTINCT_LABELS, disk_errors, require_folder
 from esbench.core.process import interrupts_delayed
 from esbench.grids.trial_spec import differences
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
 from esbench.store.outputs import only_writer
-from esbench.store.trial_folder import TrialFolder, is_trial
+from esbench.store.trial_folder import TrialFolder
 
 MergeAction: TypeAlias = Literal["copied", "replaced", "kept"]
 _RESULT: Final = ("score", "returns", "lengths", "generations", "digest")
@@ -104,15 +96,14 @@ def _adopt(trial: TrialFolder, other: TrialFolder) -> None:
         state = other.load_checkpoint(generation)
         assert state is not None
         trial.checkpoints.keep(state, spec)
-        result = trial.kept_result(generation)
-        if (other.path / result).exists():
-            replace(trial.path / result, read_bytes(other.path / result))
+        if other.kept_result(generation).exists():
+            shutil.copy2(other.kept_result(generation), trial.kept_result(generation))
 
 
 def _check_folders(sources: Sequence[Path], out: Path) -> None:
     require_folder(out)
     for root in sources:
-        if is_trial(root):
+        if TrialFolder(root).has_begun:
             raise UsageError(f"{root} is the folder of one trial; expected an output folder")
     for one, other in combinations((*sources, out), 2):
         ours, theirs = one.resolve(), other.resolve()
@@ -208,9 +199,7 @@ def _copy(trial: TrialFolder, others: Sequence[TrialFolder], target: Path, out: 
         if target.exists() and not stack.enter_context(TrialFolder(target).locked()):
             raise _busy(TrialFolder(target))
         try:
-            shutil.copytree(
-                trial.path, hidden / "new", ignore=_NOT_COPIED, copy_function=_copy_file
-            )
+            shutil.copytree(trial.path, hidden / "new", ignore=_NOT_COPIED)
         except shutil.Error as error:
             file, _, why = error.args[0][0]
             raise UsageError(
@@ -237,10 +226,3 @@ def _replace(target: Path, new: Path, old: Path) -> None:
             if existed:
                 old.rename(target)
             raise
-
-
-def _copy_file(source: str, target: str) -> None:
-    """As ``shutil.copy2``, for regular files only: no copy of a device ends."""
-    path = Path(source)
-    os.close(open_regular(path, below=path.parent))
-    shutil.copy2(source, target)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from esbench.core.errors import UsageError
-from esbench.core.files import disk_errors, open_regular, replace
+from esbench.core.files import disk_errors, replace
 from esbench.store.lock import PAUSE_SECONDS, take
 from esbench.store.stored_json import KEPT
 
@@ -69,7 +69,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     while True:
         with disk_errors(folder, then=""):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = os.fdopen(open_regular(path, os.O_RDWR | os.O_CREAT, below=folder), "r+b")
+            lock = path.open("a+b")
         with lock:
             if take(lock) and _is_at(lock, path):
                 try:

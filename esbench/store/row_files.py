@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import lru_cache
@@ -16,36 +17,26 @@ from typing import IO, Any, Final, NamedTuple, final
 import msgspec
 import numpy as np
 
-from esbench.core.errors import DamagedTrialError
-from esbench.core.files import LARGEST, disk_errors, replace
+from esbench.core.files import disk_errors, read_bytes, replace
 from esbench.core.json_text import Json, as_line
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.schemas import StoredColumn, StoredCount, StoredMembers
-from esbench.store.stored_json import MEMBERS, StoredJson
+from esbench.store.stored_json import MEMBERS, StoredCount, StoredMembers, damaged
 
 
-@final
-class AppendedFile:
+class AppendedFile(ABC):
     """A file to append to. Every method raises ``UsageError`` if the file system refuses."""
 
-    def __init__(self, files: StoredJson, path: Path) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._files = files
         self._file: IO[bytes] | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the file can be appended to."""
-        return self._file is not None
+    @abstractmethod
+    def begin(self, at: int) -> None:
+        """Drop what is behind a place, and open the file for appending."""
 
-    def open(self) -> None:
-        """Open the file, which is created if it is missing."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self._file = os.fdopen(self._files.open(self.path, flags), "ab", buffering=0)
-
-    def append(self, content: bytes) -> None:
+    def _append(self, content: bytes) -> None:
         """Append bytes, which other processes can read at once."""
-        assert self._file is not None, "open it first"
+        assert self._file is not None, "begin first"
         with disk_errors(self.path):
             rest = memoryview(content)
             while rest:  # a full disk may accept a part before it fails
@@ -76,65 +67,36 @@ _FIELDS: Final = {field.name: str(field.type) for field in fields(GenerationReco
 
 @final
 class KnownRows(NamedTuple):
-    """How many rows there are at least, and their SHA-256 if known, according to another file."""
+    """How many rows there are at least, and their SHA-256 if known, as another file says."""
 
-    file: str  # "checkpoint" or "result"
     generation: int = 0
     digest: str | None = None
 
 
 @final
-class MetricsFile:
-    """The rows of one trial. Every method raises ``UsageError`` if the file system refuses."""
+class MetricsFile(AppendedFile):
+    """The rows of one trial."""
 
-    def __init__(self, files: StoredJson) -> None:
-        self.path = files.path / "metrics.jsonl"
-        self._files = files
-        self._file = AppendedFile(files, self.path)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "metrics.jsonl")
         self._written = 0  # rows in the open file
         self._digest: hashlib._Hash | None = None  # of them; it cannot be sent to other processes
 
     def rows(self, known: KnownRows) -> list[Json]:
-        """All rows without a torn last line.
-
-        DamagedTrialError if another line is not a row, or the rows are not the ``known`` ones.
-        """
-        lines = self._lines(known)
-        rows, decode = [], _decoder(tuple(_FIELDS)).decode
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                torn = not isinstance(error, msgspec.ValidationError)
-                if torn and number == len(lines):
-                    break
-                problem = f"line {number} is not readable: {error}"
-                raise self._files.damaged(self.path, problem) from None
-            if row.generation != number:
-                problem = f"line {number} is of generation {row.generation}"
-                raise self._files.damaged(self.path, problem)
-            rows.append(msgspec.structs.asdict(row))
-        return rows
+        """All rows; DamagedTrialError as in ``columns``."""
+        return [msgspec.structs.asdict(row) for row in self._decoded(known, tuple(_FIELDS))]
 
     def columns(self, known: KnownRows, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """The rows as one array per key of ``keys`` (default all), each [generations].
 
-        Fast enough for thousands of trials, because no row becomes an object. The types are those
-        of ``TrialFolder.columns``; DamagedTrialError as in ``rows``.
+        Integers are int64, texts objects, and all else float64 with NaN for null.
+
+        Raises:
+            DamagedTrialError: a line is not a row, or the rows are not the ``known`` ones.
         """
         names = tuple(dict.fromkeys(("generation", *(keys or _FIELDS))))
-        lines = self._lines(known)
-        try:
-            values = [
-                msgspec.structs.astuple(row)
-                for row in _decoder(names).decode_lines(b"\n".join(lines))
-            ]
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            values = []
-        # Several rows on one line, or a line twice, are damage too.
-        if [row[0] for row in values] != list(range(1, len(lines) + 1)):
-            values = [tuple(row[name] for name in names) for row in self.rows(known)]
-        by_key = zip(*values, strict=True) if values else ((),) * len(names)
+        rows = [msgspec.structs.astuple(row) for row in self._decoded(known, names)]
+        by_key = zip(*rows, strict=True) if rows else ((),) * len(names)
         return {
             key: np.array(column, dtype=_KINDS.get(_FIELDS[key], np.float64))
             for key, column in zip(names, by_key, strict=True)
@@ -149,46 +111,53 @@ class MetricsFile:
         """The SHA-256 of the rows up to a generation."""
         if self._digest is not None and generation == self._written:
             return self._digest.hexdigest()
-        return _sha256(self._lines(KnownRows("checkpoint", generation))[:generation]).hexdigest()
+        return _sha256(self._lines(KnownRows(generation))[:generation]).hexdigest()
 
-    def begin(self, generation: int) -> None:
+    def begin(self, at: int) -> None:
         """Drop the rows after a generation, and open the file for appending."""
-        kept = self._lines(KnownRows("checkpoint", generation))[:generation]
+        kept = self._lines(KnownRows(at))[:at]
         with disk_errors(self.path.parent):
             replace(self.path, b"".join(line + b"\n" for line in kept))
-        self._file.open()
-        self._written, self._digest = generation, _sha256(kept)
+            self._file = self.path.open("ab", buffering=0)
+        self._written, self._digest = at, _sha256(kept)
 
     def append(self, record: GenerationRecord) -> None:
         """Append one row."""
         line = as_line(asdict(record)).encode()
-        self._file.append(line)
+        self._append(line)
         assert self._digest is not None, "begin first"
         self._digest.update(line)
         self._written += 1
 
-    def sync(self) -> None:
-        """Wait until the appended rows are on disk."""
-        self._file.sync()
-
     def close(self) -> None:
         """Close the file if it is open."""
-        self._file.close()
+        super().close()
         self._digest = None
+
+    def _decoded(self, known: KnownRows, names: tuple[str, ...]) -> list[Any]:
+        """The rows with these keys, the generation among them."""
+        lines = self._lines(known)
+        try:
+            rows: list[Any] = _decoder(names).decode_lines(b"\n".join(lines))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise damaged(self.path, f"a row is not readable: {error}") from None
+        # Several rows on one line, or a line twice, are damage too.
+        if [row.generation for row in rows] != list(range(1, len(lines) + 1)):
+            raise damaged(self.path, f"its {len(lines)} lines are not one row per generation")
+        return rows
 
     def _lines(self, known: KnownRows) -> list[bytes]:
         """The complete lines; the text after the last newline is torn."""
         try:
-            lines = self._files.bytes(self.path).split(b"\n")[:-1]
+            lines = read_bytes(self.path).split(b"\n")[:-1]
         except FileNotFoundError:
             lines = []
-        file, generation, digest = known
+        generation, digest = known
         if len(lines) < generation:
-            problem = f"the {file} is of generation {generation}, but only {len(lines)} rows"
-            raise self._files.damaged(self.path, f"{problem} are readable")
+            problem = f"{generation} rows were written, but only {len(lines)} are readable"
+            raise damaged(self.path, problem)
         if digest is not None and _sha256(lines[:generation]).hexdigest() != digest:
-            problem = f"its first {generation} rows do not match the digest in the {file}"
-            raise self._files.damaged(self.path, problem)
+            raise damaged(self.path, f"its first {generation} rows do not match their digest")
         return lines
 
 
@@ -217,13 +186,11 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 @final
-class MembersFile:
+class MembersFile(AppendedFile):
     """The members' data of one trial; there are none unless the file exists."""
 
-    def __init__(self, files: StoredJson) -> None:
-        self.path = files.path / MEMBERS
-        self._files = files
-        self._file = AppendedFile(files, self.path)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / MEMBERS)
 
     def rows(self) -> list[Json]:
         """The objects of all generations, without a torn end."""
@@ -237,38 +204,28 @@ class MembersFile:
                 break
             size, latest = end, row["generation"]
             if latest == generation:
-                break
+                break  # what a killed process has left may follow
         if latest not in (0, generation):  # 0: recording starts later
-            raise self._damaged(
-                f"it ends at generation {latest}, but the checkpoint is of generation {generation}"
-            )
+            raise damaged(self.path, f"it ends at generation {latest}, before {generation}")
         return size
 
-    def begin(self, size: int) -> None:
+    def begin(self, at: int) -> None:
         """Cut the file to a size, and open it for appending."""
-        self._file.open()
         with disk_errors(self.path):
-            os.truncate(self.path, size)
+            self._file = self.path.open("ab", buffering=0)
+            os.truncate(self.path, at)
 
     def append(self, generation: int, data: Mapping[str, Any]) -> None:
         """Append arrays and numbers of a generation, if the file is open; NaN becomes null."""
-        if self._file.is_open:
+        if self._file is not None:
             lists = {name: np.asarray(value).tolist() for name, value in data.items()}
             line = msgspec.json.encode({"generation": generation, **lists})
-            self._file.append(gzip.compress(line + b"\n", mtime=0))
-
-    def sync(self) -> None:
-        """Wait until the data are on disk, if the file is open."""
-        self._file.sync()
-
-    def close(self) -> None:
-        """Close the file if it is open."""
-        self._file.close()
+            self._append(gzip.compress(line + b"\n", mtime=0))
 
     def _parts(self) -> Iterator[tuple[Json, int]]:
         """Every complete object, with its end in the file in bytes."""
         try:
-            data = self._files.bytes(self.path)
+            data = read_bytes(self.path)
         except FileNotFoundError:
             return
         end = latest = 0
@@ -280,35 +237,12 @@ class MembersFile:
                         return
                     chunk = data[end : end + _CHUNK]
                     line += decoder.decompress(chunk)
-                    if len(line) > LARGEST:
-                        raise self._damaged(f"a generation of more than {LARGEST} bytes")
                     end += len(chunk) - len(decoder.unused_data)
                 row = msgspec.json.decode(line)
                 msgspec.convert(row, StoredMembers)
                 if row["generation"] <= latest:
-                    raise self._damaged(f"generation {row['generation']} follows {latest}")
+                    raise damaged(self.path, f"generation {row['generation']} follows {latest}")
                 latest = row["generation"]
-                if not _is_even(row):
-                    raise self._damaged(f"the columns of generation {latest} differ in size")
                 yield row, end
         except (zlib.error, msgspec.MsgspecError) as error:
-            raise self._damaged(f"it is not readable: {error}") from None
-
-    def _damaged(self, problem: str) -> DamagedTrialError:
-        return self._files.damaged(self.path, problem)
-
-
-def _is_even(row: Json) -> bool:
-    """Whether all columns have the same members, and each as many values for all of them.
-
-    A column without members is a number. ValidationError if a value is none.
-    """
-    returns, lengths = row["return"], row["length"]
-    if not returns or [*map(len, lengths)] != [*map(len, returns)]:
-        return False
-    for column in msgspec.convert(row, dict[str, StoredColumn]).values():
-        if isinstance(column, list):
-            sizes = {len(each) if isinstance(each, list) else 0 for each in column}
-            if len(column) != len(returns) or len(sizes) > 1:
-                return False
-    return bool(returns[0])
+            raise damaged(self.path, f"it is not readable: {error}") from None

@@ -1,107 +1,183 @@
-"""The JSON files of a trial's folder: format, types, digest and what to do about damage."""
+"""The JSON files of a trial's folder: their types, format and digest.
+
+A type has the keys that readers need; other keys are allowed. A key that ends with "?" is one that
+only some trials have.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 import msgspec
 
 from esbench.core.errors import DamagedTrialError, UsageError
-from esbench.core.files import (
-    LARGEST,
-    disk_errors,
-    open_regular,
-    read_bytes,
-    replace,
-    require_no_links,
-)
+from esbench.core.files import read_bytes, replace
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, parse_json, sealed
 
 FORMAT: Final = 2
+CHECKPOINT: Final = "checkpoint"  # folder of the latest checkpoint
 KEPT: Final = "kept"  # folder of the earlier checkpoints
+BEST: Final = "best.json"
 MEMBERS: Final = "members.jsonl.gz"
+NOT_NEEDED: Final = ("result.json", BEST, MEMBERS)  # by training
+
+
+def read_stored(path: Path, schema: Any) -> Json:
+    """The content of a JSON file of the current format, of the type of a ``schema``.
+
+    The digest at its end is compared. A file without one was written by hand.
+
+    Raises:
+        DamagedTrialError: the file is missing, not a JSON object, of another type, or edited.
+        UsageError: it has another format, or cannot be read.
+    """
+    try:
+        content = parse_json(read_bytes(path))
+        if (header := msgspec.convert(content, _Header)).format != FORMAT:
+            version = (header.versions or {}).get("esbench", "an unknown version")
+            raise UsageError(
+                f"{path.parent} was written in trial format {header.format} by esbench {version}; "
+                f"expected format {FORMAT} (use another output folder, or the version of esbench "
+                "that wrote it)"
+            )
+        msgspec.convert(content, schema)
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    except UsageError:
+        raise
+    except ValueError as error:  # msgspec.ValidationError is one
+        raise damaged(path, str(error)) from None
+    if content.pop(SEAL, None) not in (None, digest_of(content)):
+        raise damaged(path, f"its content does not match its {SEAL}")
+    result: Json = content
+    return result
+
+
+def write_stored(path: Path, content: Json) -> None:
+    """Replace a JSON file atomically, with its format and digest; OSError as the system."""
+    replace(path, as_text(sealed({"format": FORMAT, **content})))
+
+
+def damaged(path: Path, problem: str) -> DamagedTrialError:
+    """The error that names a damaged file, its problem and what to remove."""
+    if path.parent.name == KEPT:
+        place = path.with_name(f"{path.name[:8]}*")
+    elif path.name in NOT_NEEDED:
+        place = path
+    else:
+        place = path.parents[path.parent.name == CHECKPOINT]
+    return DamagedTrialError(
+        f"{path} is damaged ({problem}); remove {place} and run the same 'esbench run' again"
+    )
 
 
 @final
-@dataclass(frozen=True)
-class StoredJson:
-    """Reads and writes files below ``path``, the folder of a trial, and follows no link there."""
+class _Header(msgspec.Struct):
+    format: int
+    versions: dict[str, Any] | None = None
 
-    path: Path
 
-    def read(self, name: str, schema: Any) -> Json:
-        """The content of a JSON file of the current format, of the type of a ``schema``.
+LARGEST_COUNT: Final = 2**63 - 1
+StoredCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 
-        The digest at its end is compared. A file without one was written by hand.
 
-        Raises:
-            DamagedTrialError: the file is missing, not a JSON object, of another type, or edited.
-            UsageError: it has another format, or cannot be read.
-        """
-        path = self.path / name
-        try:
-            text = self.bytes(path)
-        except FileNotFoundError:
-            raise self.damaged(path, "it is missing") from None
-        try:
-            content = parse_json(text)
-        except ValueError as error:
-            raise self.damaged(path, f"not readable as JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise self.damaged(path, "expected a JSON object")
-        if type(content.get("format")) is not int:
-            raise self.damaged(path, "it has no valid 'format'")
-        if content["format"] != FORMAT:
-            versions = content.get("versions")
-            version = versions.get("esbench") if isinstance(versions, dict) else None
-            raise UsageError(
-                f"{self.path} was written in trial format {content['format']}"
-                f"{f' by esbench {version}' if version else ''}; expected format {FORMAT} (use "
-                "another output folder, or the version of esbench that wrote it)"
-            )
-        try:
-            msgspec.convert(content, schema)
-        except msgspec.ValidationError as error:
-            raise self.damaged(path, str(error)) from None
-        if content.pop(SEAL, None) not in (None, digest_of(content)):
-            raise self.damaged(path, f"its content does not match its {SEAL}")
-        return content
+def _schema(keys: dict[str, Any]) -> type[msgspec.Struct]:
+    """A type of JSON objects with these keys and the types of their values."""
+    types = {key: _schema(kind) if isinstance(kind, dict) else kind for key, kind in keys.items()}
+    needed = [field for field in types.items() if not field[0].endswith("?")]
+    optional = [(key[:-1], kind, None) for key, kind in types.items() if key.endswith("?")]
+    return msgspec.defstruct("Stored", [*needed, *optional])
 
-    def write(self, name: str, content: Json) -> None:
-        """Replace a JSON file atomically, with its format and digest; OSError as the system."""
-        require_no_links((self.path / name).parent, self.path)
-        replace(self.path / name, as_text(sealed({"format": FORMAT, **content})))
 
-    def bytes(self, path: Path, largest: int = LARGEST) -> bytes:
-        """The content of a file of at most ``largest`` bytes.
+_Versions: TypeAlias = dict[str, str | None] | None
+_Numbers: TypeAlias = list[float | None]
 
-        FileNotFoundError, or DamagedTrialError if it is no such file.
-        """
-        try:
-            return read_bytes(path, self.path, largest)
-        except DamagedTrialError as error:
-            raise self.damaged(path, error.problem) from None
+StoredSpec: Final = _schema(
+    {
+        "algorithm": {"name": str, "settings": dict[str, Any]},
+        "environment": {
+            "id": str,
+            "kwargs": dict[str, Any],
+            "max_episode_steps": StoredCount | list[list[StoredCount]] | Literal["adaptive"] | None,
+            "reward_shift": float,
+        },
+        "policy": _schema({"template": str, "settings": dict[str, Any]}) | None,
+        "budget": {
+            "env_steps": Annotated[int, msgspec.Meta(ge=1, le=LARGEST_COUNT)],
+            "generations": StoredCount | None,
+            "target_return": float | None,
+        },
+        "evaluation": {"center": bool},
+        "seed": StoredCount,
+    }
+)
 
-    def open(self, path: Path, flags: int) -> int:
-        """Open a file to write; DamagedTrialError if it is no regular file, or below a link."""
-        with disk_errors(path):
-            return open_regular(path, flags, below=self.path)
+StoredDescription: Final = _schema(  # trial.json
+    {
+        "spec": StoredSpec,
+        "labels": {"environment": str, "algorithm": str, "policy": str},
+        "versions?": _Versions,
+        "own_code?": _Versions,
+        "hardware?": dict[str, Any] | None,
+        "git_commit?": str | None,
+        "command?": str | None,
+        "created?": str | None,
+        "scores?": dict[str, Any] | None,
+        "inherited?": list[str],
+        "defaults?": list[str],
+        "workers?": int | None,
+        "resumed_with?": list[_schema({"versions?": _Versions, "own_code?": _Versions})],
+        "extended?": list[dict[str, Any]],
+    }
+)
 
-    def damaged(self, path: Path, problem: str) -> DamagedTrialError:
-        """The error that names a damaged file, its problem and the remedy."""
-        if path.parent.name == KEPT and not path.name.endswith(".result.json"):
-            stem = path.with_name(path.name[:8])
-            remedy = f"remove {stem}.json and {stem}-*: training does not need them"
-        elif path.parent.name == KEPT or path.name == MEMBERS:
-            remedy = "remove it: training does not need it"
-        elif path.name == "metrics.jsonl" and (self.path / "result.json").exists():
-            remedy = f"its score is intact; remove the folder {self.path} to train it again"
-        elif path.name != "result.json":
-            remedy = f"remove the folder {self.path} to train that trial again"
-        elif path.exists():
-            remedy = "remove it, and 'esbench run' scores the trial again"
-        else:
-            remedy = "the trial is not done, or is being extended at this moment"
-        return DamagedTrialError(f"{path} is damaged ({problem}); {remedy}")
+StoredResult: Final = _schema(  # result.json; rows is the SHA-256 of the rows of training
+    {
+        "score": float | None,
+        "env_steps": StoredCount,
+        "wall_time_s": float,
+        "returns?": _Numbers,
+        "lengths?": _Numbers,
+        "deterministic?": bool,
+        "evaluation_episodes?": StoredCount,
+        "generations?": StoredCount,
+        "validated_generation?": StoredCount,
+        "digest?": str | None,
+        "rows?": str,
+        "stopped?": str | None,
+    }
+)
+
+StoredBest: Final = _schema(  # best.json
+    {
+        "score": float | None,
+        "returns": _Numbers,
+        "generations": StoredCount,
+        "last_digest": str | None,
+        "evaluation_episodes?": StoredCount,
+    }
+)
+
+StoredNodes: Final = _schema(  # nodes.json
+    {"nodes": list[Any], "losses": StoredCount, "lost_episodes": StoredCount}
+)
+
+StoredCheckpoint: Final = _schema(  # of the trainer's state; rows is the SHA-256 of the rows so far
+    {
+        "arrays": {  # the safetensors file beside it
+            "file": Annotated[str, msgspec.Meta(pattern=r"^\d{8,}(-[0-9a-f]{8})?\.safetensors$")],
+            "size": StoredCount,
+            "sha256": str,
+        },
+        "rows": str,
+        "state": {"progress": {"generation": StoredCount}},
+        "spec": dict[str, Any],
+        "sha256": str,
+    }
+)
+
+# The columns of members.jsonl.gz that every algorithm has, [members][episodes].
+StoredMembers: Final = _schema(
+    {"generation": StoredCount, "return": list[_Numbers], "length": list[list[StoredCount]]}
+)

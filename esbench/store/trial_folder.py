@@ -19,22 +19,14 @@ is never ahead of them. Every other file is replaced atomically. There is no pic
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 
 from esbench.core.errors import UsageError
-from esbench.core.files import (
-    RESUMABLE,
-    disk_errors,
-    open_regular,
-    remove_temporaries,
-    replace,
-    require_no_links,
-)
+from esbench.core.files import RESUMABLE, disk_errors, read_bytes, remove_temporaries, replace
 from esbench.core.json_text import Json
 from esbench.core.settings import parse
 from esbench.grids.trial_spec import TrialSpec, differences, extends
@@ -42,10 +34,18 @@ from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take
 from esbench.store.row_files import KnownRows, MembersFile, MetricsFile, as_record
-from esbench.store.schemas import StoredBest, StoredDescription, StoredNodes, StoredResult
-from esbench.store.stored_json import KEPT, StoredJson
+from esbench.store.stored_json import (
+    BEST,
+    KEPT,
+    StoredBest,
+    StoredDescription,
+    StoredNodes,
+    StoredResult,
+    damaged,
+    read_stored,
+    write_stored,
+)
 
-BEST: Final = "best.json"  # the score of the best policy, written on request only
 Status: TypeAlias = Literal["missing", "partial", "running", "failed", "done"]
 
 
@@ -60,10 +60,9 @@ class TrialFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._files = StoredJson(path)
-        self._metrics = MetricsFile(self._files)
-        self.checkpoints = Checkpoints(self._files, self._metrics)
-        self._members = MembersFile(self._files)
+        self._metrics = MetricsFile(path)
+        self._members = MembersFile(path)
+        self.checkpoints = Checkpoints(path, self._metrics)
         self._spec: Json
 
     @property
@@ -81,17 +80,12 @@ class TrialFolder:
     @property
     def has_begun(self) -> bool:
         """Whether the trial is described, before its first generation."""
-        return is_trial(self.path)
+        return (self.path / "trial.json").exists()
 
     @property
     def is_done(self) -> bool:
         """Whether the trial has its result."""
         return (self.path / "result.json").exists()
-
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether the trial has a checkpoint to resume from."""
-        return self.checkpoints.has_latest
 
     @property
     def kept(self) -> list[int]:
@@ -101,18 +95,18 @@ class TrialFolder:
     def description(self) -> Json:
         """The content of ``trial.json``. Reading it needs no plugin of the trial."""
         path = self.path / "trial.json"
-        if not (self.is_done or path.exists()):
+        if not (self.is_done or self.has_begun):
             below = min(self.path.rglob("trial.json"), default=None)
             near = f", such as {str(below.parent)!r}" if below else ""
             raise UsageError(f"no file {str(path)!r}; expected the folder of a trial{near}")
-        return self._files.read("trial.json", StoredDescription)
+        return read_stored(path, StoredDescription)
 
     def spec(self) -> TrialSpec:
         """The typed specification; UsageError if a setting or plugin is not known here."""
         return parse(TrialSpec, self.description()["spec"], str(self.path / "trial.json"), "spec")
 
     def rows(self) -> list[Json]:
-        """The rows of ``metrics.jsonl``, without a torn last line."""
+        """The rows of ``metrics.jsonl``; None for what is not finite."""
         return self._metrics.rows(self._scored())
 
     def records(self) -> list[GenerationRecord]:
@@ -133,26 +127,25 @@ class TrialFolder:
         scored = self._scored().generation
         rows = self._members.rows()
         if rows and (latest := rows[-1]["generation"]) < scored:
-            problem = f"the result is of generation {scored}, but it ends at generation {latest}"
-            raise self._files.damaged(self._members.path, problem)
+            raise damaged(self._members.path, f"it ends at generation {latest}, before {scored}")
         return rows
 
     def result(self) -> Json:
         """The content of ``result.json``; the score is None if it was not finite."""
-        return self._files.read("result.json", StoredResult)
+        if not self.is_done:
+            raise UsageError(f"{self.path} is not done; expected a trial with a result.json")
+        return read_stored(self.path / "result.json", StoredResult)
 
     def result_of(self, generation: int) -> Json | None:
         """The result of the policy after some generations, or None if it was not scored."""
         if self.is_done and (result := self.result()).get("generations") == generation:
             return result
         kept = self.kept_result(generation)
-        known = (self.path / kept).exists()
-        return self._files.read(kept, StoredResult) if known else None
+        return read_stored(kept, StoredResult) if kept.exists() else None
 
-    @staticmethod
-    def kept_result(generation: int) -> str:
-        """The file, below the folder, of the result that a trial had after ``generation``."""
-        return f"{KEPT}/{kept_name(generation, 'result.json')}"
+    def kept_result(self, generation: int) -> Path:
+        """The file of the result that the trial had after ``generation``."""
+        return self.path / KEPT / kept_name(generation, "result.json")
 
     @property
     def last_error_line(self) -> str:
@@ -161,18 +154,14 @@ class TrialFolder:
 
     def error(self) -> str:
         """The traceback of a failed trial."""
-        path = self.path / "error.txt"
-        try:
-            return self._files.bytes(path).decode(errors="replace")
-        except FileNotFoundError:
-            raise self._files.damaged(path, "it is missing") from None
+        return read_bytes(self.path / "error.txt").decode(errors="replace")
 
     def check(self, wanted: TrialSpec, extend: bool = False) -> None:
         """Raises UsageError, which names every setting that differs from ``wanted``.
 
         With ``extend``, the folder may hold the same search with a smaller budget.
         """
-        if not (self.is_done or is_trial(self.path)):
+        if not (self.is_done or self.has_begun):
             return
         stored, content = self.description()["spec"], wanted.as_json()
         if stored == content:
@@ -193,7 +182,7 @@ class TrialFolder:
 
     def is_smaller(self, wanted: TrialSpec) -> bool:
         """Whether the folder holds the wanted trial with a smaller budget."""
-        return is_trial(self.path) and extends(wanted.as_json(), self.description()["spec"])
+        return self.has_begun and extends(wanted.as_json(), self.description()["spec"])
 
     def load_checkpoint(self, generation: int | None = None) -> Json | None:
         """The trainer's state after a generation (default the latest), or None if none was saved.
@@ -205,12 +194,10 @@ class TrialFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
         """Try to lock the trial for this process; yields whether it succeeded."""
-        begun = (self.path / "trial.json").is_file()
-        with disk_errors(self.path, RESUMABLE if begun else "; nothing was saved"):
+        with disk_errors(self.path, RESUMABLE if self.has_begun else "; nothing was saved"):
             self.path.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            file = open_regular(self.path / "lock", flags, below=self.path)
-        with os.fdopen(file, "ab") as lock:
+            file = (self.path / "lock").open("a+b")
+        with file as lock:
             with disk_errors(self.path / "lock"):
                 mine = take(lock)
             try:
@@ -243,8 +230,6 @@ class TrialFolder:
             UsageError: the folder holds another specification, or cannot be resumed.
         """
         self.close()
-        with disk_errors(self.path):
-            self._require_plain()
         self.check(spec, extend)
         rows = self._rows_of_checkpoint(spec)  # damage is found before anything is written
         size = self._members.size_at(len(rows))
@@ -309,8 +294,8 @@ class TrialFolder:
 
     def nodes(self) -> Json:
         """What ``record_nodes`` has stored last; empty if nothing."""
-        exists = (self.path / "nodes.json").exists()
-        return self._files.read("nodes.json", StoredNodes) if exists else {}
+        path = self.path / "nodes.json"
+        return read_stored(path, StoredNodes) if path.exists() else {}
 
     def append_log(self, output: bytes) -> None:
         """Append to the output of environments and simulators."""
@@ -326,17 +311,10 @@ class TrialFolder:
     def _write(self, name: str, content: Json) -> None:
         with disk_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._files.write(name, content)
-
-    def _require_plain(self) -> None:
-        """DamagedTrialError if something that training writes to is a link or a pipe."""
-        for folder in ("checkpoint", KEPT):
-            require_no_links(self.path / folder, self.path)
-        with contextlib.suppress(FileNotFoundError):
-            os.close(open_regular(self.path / "log.txt", os.O_WRONLY, below=self.path))
+            write_stored(self.path / name, content)
 
     def _describe(self, spec: TrialSpec, description: Json) -> None:
-        if is_trial(self.path):
+        if self.has_begun:
             content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
             latest = [content, *resumed][-1]
@@ -355,12 +333,12 @@ class TrialFolder:
         if self.is_done:
             state = self.load_checkpoint()
             if state is None:
-                raise self._files.damaged(self.path / LATEST, "it is missing")
+                raise damaged(self.path / LATEST, "it is missing")
             self.result()  # raises if it is damaged
             self.checkpoints.keep(state, content["spec"])
             with disk_errors(self.path):
                 # This comes first, so that a killed trial is never done under its new budget.
-                (self.path / "result.json").replace(self.path / self.kept_result(generation))
+                (self.path / "result.json").replace(self.kept_result(generation))
         before = {
             "budget": content["spec"]["budget"],
             "generation": generation,
@@ -376,21 +354,15 @@ class TrialFolder:
     def _scored(self) -> KnownRows:
         """The rows of the result; read it before the rows, since the trial may end meanwhile."""
         result = self.result() if self.is_done else {}
-        return KnownRows("result", result.get("generations", 0), result.get("rows"))
+        return KnownRows(result.get("generations", 0), result.get("rows"))
 
     def _rows_of_checkpoint(self, spec: TrialSpec) -> list[Json]:
-        path = self.path / "trial.json"
-        if self.has_checkpoint and not path.exists():
-            raise self._files.damaged(path, "it is missing, but there is a checkpoint")
+        if self.checkpoints.has_latest and not self.has_begun:
+            raise damaged(self.path / "trial.json", "it is missing, but there is a checkpoint")
         checkpoint = self.checkpoints.load(spec.as_json())
         generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
         rows = self.rows()
         return rows[:generation]
-
-
-def is_trial(path: Path) -> bool:
-    """Whether a folder is that of a trial."""
-    return (path / "trial.json").exists()
 
 
 def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> None:
@@ -407,14 +379,14 @@ def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> No
             raise UsageError(f"{folder.path} is run by another process; expected a finished trial")
         content["last_digest"] = folder.result().get("digest")
         with disk_errors(folder.path):
-            StoredJson(folder.path).write(BEST, content)
+            write_stored(folder.path / BEST, content)
 
 
 def selected_score(folder: TrialFolder) -> Json | None:
     """The content of ``best.json``, or None if there is none for the trial as it is now."""
     if not (folder.is_done and (folder.path / BEST).exists()):
         return None
-    content = StoredJson(folder.path).read(BEST, StoredBest)
+    content = read_stored(folder.path / BEST, StoredBest)
     return content if content["last_digest"] == folder.result().get("digest") else None
 
 

@@ -16,7 +16,7 @@ from esbench.grids.expand import with_settings
 from esbench.integrations.optuna_study import Configuration
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance import provenance
-from esbench.store.trial_folder import TrialFolder, is_trial
+from esbench.store.trial_folder import TrialFolder
 from esbench.tuning.space import nested, toml_key, values_of
 from esbench.tuning.study import Study
 
@@ -146,7 +146,7 @@ def _comment(text: str) -> str:
 
 
 def _env_steps(folder: Path) -> int:
-    if not is_trial(folder):
+    if not TrialFolder(folder).has_begun:
         return 0
     records = TrialFolder(folder).records()
     return records[-1].env_steps if records else 0

@@ -143,7 +143,7 @@ def outputs(
     found = [
         (trial.path, kept, _numbered(trial.path / name, kept))
         for trial in find_trials(path)
-        for kept in (*trial.kept, *([None] if trial.has_checkpoint else []))
+        for kept in (*trial.kept, *([None] if trial.checkpoints.has_latest else []))
     ]
     if not found:
         raise UsageError(
