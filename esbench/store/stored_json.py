@@ -127,7 +127,7 @@ StoredDescription: Final = _schema(  # trial.json
         "inherited?": list[str],
         "defaults?": list[str],
         "workers?": int | None,
-        "resumed_with?": list[_schema({"versions?": _Versions, "own_code?": _Versions})],
+        "resumed_with?": list[dict[str, Any]],
         "extended?": list[dict[str, Any]],
     }
 )

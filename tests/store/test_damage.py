@@ -168,7 +168,6 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("trial.json", values("trial.json", labels={"environment": 1, "algorithm": "", "policy": ""})),
     ("trial.json", values("trial.json", versions={"numpy": [1]})),
     ("trial.json", values("trial.json", resumed_with=3)),
-    ("trial.json", values("trial.json", resumed_with=[{"versions": 1}])),
     ("trial.json", values("trial.json", extended="x")),
     ("trial.json", values("trial.json", inherited=[1])),
     ("trial.json", no_steps),
