@@ -28,7 +28,9 @@ class AppendedFile(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Neither can be sent to other processes.
         self._file: IO[bytes] | None = None
+        self._digest: hashlib._Hash | None = None
 
     @abstractmethod
     def begin(self, at: int) -> None:
@@ -52,7 +54,7 @@ class AppendedFile(ABC):
         """Close the file if it is open."""
         if self._file is not None:
             self._file.close()
-            self._file = None
+            self._file = self._digest = None
 
 
 _TYPES: Final[dict[str, Any]] = {
@@ -79,8 +81,7 @@ class MetricsFile(AppendedFile):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "metrics.jsonl")
-        self._written = 0  # rows in the open file
-        self._digest: hashlib._Hash | None = None  # of them; it cannot be sent to other processes
+        self._written = 0  # rows in the open file, whose digest is ``_digest``
 
     def rows(self, known: KnownRows) -> list[Json]:
         """All rows; DamagedTrialError as in ``columns``."""
@@ -128,11 +129,6 @@ class MetricsFile(AppendedFile):
         assert self._digest is not None, "begin first"
         self._digest.update(line)
         self._written += 1
-
-    def close(self) -> None:
-        """Close the file if it is open."""
-        super().close()
-        self._digest = None
 
     def _decoded(self, known: KnownRows, names: tuple[str, ...]) -> list[Any]:
         """The rows with these keys, the generation among them."""
