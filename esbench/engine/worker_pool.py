@@ -42,7 +42,6 @@ from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 MAX_DEATHS: Final = 3
 PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
 DEFAULT_SLOTS: Final = 72
-MOST_SLOTS: Final = 100_000
 WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a server
 FEW_WORKERS: Final = 64  # allowed on every machine
 # The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
@@ -52,15 +51,6 @@ PREFETCH: Final = 4
 def usable_cores() -> int:
     """The number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def pool_size(workers: int | None, slots: int) -> int:
-    """The number of workers, by default one per core; UsageError for it or a number of slots."""
-    if workers is not None:
-        most = max(FEW_WORKERS, WORKERS_PER_CORE * usable_cores())
-        require_integer("workers", workers, 1, most, ", the most on this machine")
-    require_integer("slots", slots, 1, MOST_SLOTS)
-    return workers or usable_cores()
 
 
 def round_size(tasks: int, workers: int, slots: int) -> int:
@@ -101,7 +91,10 @@ class WorkerPool(Engine):
 
     def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
         """Prepare one worker per core by default; UsageError for a wrong number."""
-        self._size = pool_size(workers, slots)
+        if workers is not None:
+            most = max(FEW_WORKERS, WORKERS_PER_CORE * usable_cores())
+            require_integer("workers", workers, 1, most, ", the most on this machine")
+        self._size = workers or usable_cores()
         super().__init__(slots)
         self.moved = 0
         self._workers: list[_Worker] = []
