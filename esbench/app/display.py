@@ -166,7 +166,7 @@ class TrialProgress:
 
 
 class GridProgress(ABC):
-    """A context manager and a ``GridWatcher``.
+    """A context manager and a ``Watcher``.
 
     It prints a line when a trial starts, when it ends and every ten seconds; ``quiet`` prints only
     the lines of ended trials. ``warns`` is whether it names budgets of few generations.

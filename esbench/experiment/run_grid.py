@@ -17,10 +17,10 @@ from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import (
     UNLIMITED,
     Callback,
-    GridWatcher,
     ImportedCallback,
     Limits,
     Outcome,
+    Watcher,
 )
 from esbench.store.provenance import importable_code, user_code
 
@@ -28,7 +28,7 @@ from esbench.store.provenance import importable_code, user_code
 def run_grid(
     trials: Sequence[Trial],
     pool: Engine,
-    watcher: GridWatcher,
+    watcher: Watcher,
     callbacks: Sequence[Callback] = (),
     at_once: int | None = 1,
     limits: Limits = UNLIMITED,

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, final
 
 from esbench.core.errors import error_text
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import GridWatcher, Outcome
+from esbench.experiment.watchers import Outcome, Watcher
 from esbench.grids.trial_spec import flatten
 from esbench.integrations.trackers.tracker import TrackedRow, TrackedRun, Tracker
 from esbench.store.generation_record import GenerationRecord
@@ -32,7 +32,7 @@ _Event: TypeAlias = tuple[str, Trial, Any]
 
 @final
 class TrackedGrid:
-    """A ``GridWatcher`` that passes events to another one and to trackers.
+    """A ``Watcher`` that passes events to another one and to trackers.
 
     A tracker that raises, hangs or falls behind is dropped; ``warn`` is called once with the
     reason. Runs that are complete are not written again; those that a tracker lost are, when the
@@ -41,7 +41,7 @@ class TrackedGrid:
 
     def __init__(
         self,
-        watcher: GridWatcher,
+        watcher: Watcher,
         trackers: Mapping[str, Tracker],
         root: Path,
         warn: Callable[[str], None],
@@ -62,7 +62,7 @@ class TrackedGrid:
         return [f"{lane.name}: {lane.tracker.view}" for lane in kept]
 
     def __getattr__(self, event: str) -> Callable[..., None]:
-        """A method of ``GridWatcher``; trackers receive the calls of those in ``TRACKED``."""
+        """A method of ``Watcher``; trackers receive the calls of those in ``TRACKED``."""
 
         def happened(trial: Trial, *details: Any) -> None:
             getattr(self._watcher, event)(trial, *details)

@@ -54,7 +54,7 @@ class SpecChecked(NamedTuple):
 
 @final
 class WatcherCall(NamedTuple):
-    """A call of the ``GridWatcher``, made by the process of a trial."""
+    """A call of the ``Watcher``, made by the process of a trial."""
 
     name: str
     arguments: tuple[Any, ...] = ()

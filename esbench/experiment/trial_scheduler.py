@@ -36,10 +36,10 @@ from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import (
     UNLIMITED,
     Clock,
-    GridWatcher,
     ImportedCallback,
     Limits,
     Outcome,
+    Watcher,
 )
 from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
@@ -196,11 +196,11 @@ class TrialScheduler:
                 lock.close()
             self._nodes.close()
 
-    def check(self, trials: Sequence[Trial], watcher: GridWatcher) -> None:
+    def check(self, trials: Sequence[Trial], watcher: Watcher) -> None:
         """``check_each`` in a process, so that this one loads no simulator."""
         check_each(trials, partial(self._check, watcher=watcher))
 
-    def _check(self, trial: Trial, watcher: GridWatcher) -> None:
+    def _check(self, trial: Trial, watcher: Watcher) -> None:
         """Build everything that a trial needs, and play some episodes.
 
         Gives up if the process of the check dies or takes too long: training reports the cause.
@@ -229,7 +229,7 @@ class TrialScheduler:
             if not checker.exceeded and (why := clock.check(trial, self._limits, watcher)):
                 checker.end(why)
 
-    def run(self, watcher: GridWatcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
+    def run(self, watcher: Watcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Run every trial; ``ended`` is called with every trial that has ended.
 
         A trial fails after ``MAX_DEATHS`` deaths of its process without a new generation, and when

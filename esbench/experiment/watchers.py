@@ -65,7 +65,8 @@ class ImportedCallback:
 
     def __call__(self, record: GenerationRecord) -> Stop | None:
         """Call the function."""
-        return call_checked(import_object("callback", self.name), record)
+        stop: Stop | None = import_object("callback", self.name)(record)
+        return stop
 
 
 @final
@@ -109,7 +110,7 @@ Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]
 
 
 class Watcher(Protocol):
-    """Receives the events of a running trial, for example to display the progress."""
+    """Receives the events of trials, for example to display the progress."""
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial starts, or is resumed after generation ``resumed_at``."""
@@ -122,10 +123,6 @@ class Watcher(Protocol):
 
     def scoring_started(self, trial: Trial, episodes: int) -> None:
         """Training has ended; the held-out episodes begin."""
-
-
-class GridWatcher(Watcher, Protocol):
-    """Also receives the events of the grid that runs the trials."""
 
     def trial_ended(self, trial: Trial, outcome: Outcome, detail: str) -> None:
         """A trial is done, was done before, failed, or runs in another process."""
@@ -208,7 +205,7 @@ class Clock:
         """An episode has ended, or the trial has come further."""
         self._heard = time.monotonic()
 
-    def check(self, trial: Trial, limits: Limits, watcher: GridWatcher) -> str:
+    def check(self, trial: Trial, limits: Limits, watcher: Watcher) -> str:
         """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
         silent, total = (time.monotonic() - since for since in (self._heard, self._started))
         if silent >= HINT_SECONDS and not self._hinted:

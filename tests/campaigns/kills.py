@@ -10,9 +10,11 @@ code is 1 if there is one.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,16 +24,24 @@ from typing import Any, Final
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-from commands import Started, started
+from command_line import python
 from fake_trials import timeless
 from numpy.random import Generator
 
 from esbench.core.errors import UsageError
-from esbench.experiment import trainer
 from esbench.store.trial_folder import TrialFolder
 
+# A checkpoint after every row: more to interrupt.
+SCRIPT: Final = """
+from esbench.cli import main
+from esbench.experiment import trainer
+
+if __name__ == "__main__":
+    trainer.CHECKPOINT_SECONDS = trainer.CHECKPOINT_SHARE = 0
+    main()
+"""
 SMALL: Final = ("--set", "evaluation.episodes=4", "--set", "policy.template=linear", "--out", "out")
 GRIDS: Final = (
     ("openai_es", "CartPole-v1", "4000", "0-1", "1", "--record", "members"),
@@ -40,7 +50,8 @@ GRIDS: Final = (
     ("nsra_es", "Pendulum-v1", "12000", "0-1", "2"),
 )
 SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-STOPPED: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 1})
+STOPPED: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 1, 0})
+SECONDS: Final = 240.0  # of a command, on a slow machine
 MOST_KILLS: Final = 5  # of one run
 
 
@@ -69,22 +80,33 @@ def rows_in(out: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in out.rglob("metrics.jsonl"))
 
 
-def kill(process: Started, stream: Generator) -> None:
+def start(grid: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    """Start ``esbench run`` in a folder, in a session of its own."""
+    (folder / "script.py").write_text(SCRIPT)
+    return python("script.py", *arguments_of(grid), cwd=folder, start_new_session=True)
+
+
+def problem(process: subprocess.Popen[str], codes: frozenset[int] = frozenset({0})) -> str:
+    """What is wrong with the end of a command, for which this waits."""
+    _, err = process.communicate(timeout=SECONDS)
+    if process.returncode in codes and "Traceback" not in err:
+        return ""
+    return f"exit code {process.returncode}: {err[-300:]}"
+
+
+def kill(process: subprocess.Popen[str], stream: Generator) -> None:
     """Send a random signal to a whole command, to its main process or to one of its children."""
     number = SIGNALS[int(stream.integers(len(SIGNALS)))]
     target = int(stream.integers(3))
-    try:
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+    with contextlib.suppress(OSError):  # it was too late
+        pids = [int(pid) for task in tasks for pid in task.read_text().split()]
         if target == 0:
             os.killpg(process.pid, number)
-            return
-        tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
-        pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-        if target == 1 or not pids:
+        elif target == 1 or not pids:
             os.kill(process.pid, number)
         else:  # workers ignore the others, which come from a terminal
             os.kill(pids[int(stream.integers(len(pids)))], signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it was too late
 
 
 class Campaign:
@@ -92,43 +114,37 @@ class Campaign:
 
     def __init__(self, work: Path, grids: Sequence[Sequence[str]] = GRIDS) -> None:
         self.work, self.grids, self.kills = work, grids, 0
-        # A checkpoint after every row: more to interrupt.
-        trainer.CHECKPOINT_SECONDS = 0.0  # type: ignore[misc]
-        trainer.CHECKPOINT_SHARE = 0  # type: ignore[misc]
         self.expected = []
         for number, grid in enumerate(grids):
             folder = work / f"reference {number}"
             folder.mkdir()
-            ended = started(arguments_of(grid), folder).end()
-            assert ended.code == 0, ended
+            assert not problem(start(grid, folder))
             self.expected.append(stored(folder / "out"))
 
     def case(self, seed: int) -> list[str]:
         """Run one grid and kill it some times; the violations."""
         stream = np.random.default_rng(seed)
         number = int(stream.integers(len(self.grids)))
-        arguments, expected = arguments_of(self.grids[number]), self.expected[number]
+        grid, expected = self.grids[number], self.expected[number]
         folder = self.work / f"case {seed}"
         folder.mkdir()
         found: list[str] = []
         total = sum(len(trial["rows"]) for trial in expected.values())
         for _ in range(int(stream.integers(1, MOST_KILLS + 1))):
-            process = started(arguments, folder)
-            start = rows_in(folder / "out")
-            wanted = start + int(stream.integers(0, max(1, total - start)))
-            process.wait(lambda wanted=wanted: rows_in(folder / "out") >= wanted)  # type: ignore[misc]
+            process, begun = start(grid, folder), rows_in(folder / "out")
+            wanted = begun + int(stream.integers(1, max(2, total - begun)))
+            while process.poll() is None and rows_in(folder / "out") < wanted:
+                time.sleep(0.005)
             time.sleep(float(stream.uniform(0.0, 0.02)))  # anywhere within a generation
-            if process.runs:
+            if process.poll() is None:
                 kill(process, stream)
                 self.kills += 1
-            ended = process.end()
-            found += ["" if ended.code in STOPPED else ended.fault, differs(folder, expected)]
-        ended = started(arguments, folder).end()
-        found += [ended.fault, differs(folder, expected)]
-        if ended.code != 0 or stored(folder / "out") != expected:
-            found.append(f"it ends with exit code {ended.code} and other results")
+            found += [problem(process, STOPPED), differs(folder, expected)]
+        found += [problem(start(grid, folder)), differs(folder, expected)]
+        if stored(folder / "out") != expected:
+            found.append("it ends with other results")
         shutil.rmtree(folder)
-        return [f"case {seed}: {self.grids[number][0]}: {each}" for each in found if each]
+        return [f"case {seed}: {grid[0]}: {each}" for each in found if each]
 
 
 def differs(folder: Path, expected: dict[str, dict[str, Any]]) -> str:

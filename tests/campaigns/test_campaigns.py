@@ -1,4 +1,4 @@
-"""Whole commands under faults; ``tox -e campaign`` runs the long forms of the campaigns."""
+"""Whole commands under faults; ``tox -e campaign`` kills a thousand of them."""
 
 import json
 import os
@@ -46,19 +46,10 @@ def write_grid(folder: Path, labels: Sequence[str]) -> None:
     (folder / "grid.toml").write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize(
-    ("campaign", "options", "printed"),
-    [
-        ("damaged.py", ["--cases", "12", "--quick"], "12 damages, 0 violations"),
-        ("kills.py", ["--kills", "1", "--quick"], " 0 violations"),
-    ],
-)
-def test_a_short_campaign_finds_no_violation(
-    campaign: str, options: list[str], printed: str
-) -> None:
-    code, out, err = finished(str(HERE / campaign), *options)
+def test_a_short_campaign_of_kills_finds_no_violation() -> None:
+    code, out, err = finished(str(HERE / "kills.py"), "--kills", "1", "--quick")
     assert code == 0, out + err
-    assert printed in out
+    assert " 0 violations" in out
 
 
 def test_several_kinds_of_bad_user_code_fail_their_trials_alone(tmp_path: Path) -> None:
