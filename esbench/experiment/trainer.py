@@ -98,10 +98,8 @@ class Trainer(ABC):
         self.done = False
         self._closed = False
         self._resources = contextlib.ExitStack()
-        self._owned: contextlib.ExitStack | None = None
-        self._pool: Engine = WorkerPool() if pool is None else pool
-        if pool is None:
-            self.own(contextlib.ExitStack()).push(self._pool)
+        self._owns_workers = pool is None
+        self._pool: Engine = self._resources.enter_context(WorkerPool()) if pool is None else pool
         self._recorder = recorder
         self._ended = ended
         self._callbacks: list[Callback] = []
@@ -182,7 +180,7 @@ class Trainer(ABC):
                     return
             self._callbacks.insert(0, target)
         self.stopped = None
-        if self._owned is not None and not self.progress.generation:
+        if self._owns_workers and not self.progress.generation:
             self.check_episodes()
         self._saved = time.monotonic()
         try:
@@ -235,18 +233,16 @@ class Trainer(ABC):
             self.watch.lap("store")
 
     @final
-    def own(self, resources: contextlib.ExitStack) -> contextlib.ExitStack:
+    def own(self, resources: contextlib.ExitStack) -> None:
         """Let ``close`` close what ``resources`` hold, the worker processes included."""
-        self._owned = resources.pop_all()
-        return self._owned
+        self._owns_workers = True
+        self._resources.push(resources.pop_all())
 
     @final
     def close(self) -> None:
         """Close environments, end the worker processes and release the folder, if it owns them."""
         self._closed = True
         self._resources.close()
-        if self._owned is not None:
-            self._owned.close()
 
     @final
     def check_episodes(self) -> None:
