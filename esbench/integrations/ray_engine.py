@@ -50,7 +50,7 @@ class RayEngine(Engine):
         super().__init__(DEFAULT_SLOTS)
         if workers is not None and workers < 1:
             raise UsageError(f"workers = {workers}: expected at least 1")
-        self._options = address, workers, allow_mixed
+        self._workers, self._allow_mixed = workers, allow_mixed
         self._wanted: tuple[Setup, str] | None = None
         self._checker: WorkerPool | None = None
         self._cluster = RayCluster(address)
@@ -65,10 +65,8 @@ class RayEngine(Engine):
     @property
     def size(self) -> int:
         """The number of workers of all nodes that are ready, or will be."""
-        _, workers, _ = self._options
-        return self._coordinator.workers or sum(
-            workers or place.cores for place in self._cluster.nodes()
-        )
+        known = self._coordinator.workers
+        return known or sum(self._workers or place.cores for place in self._cluster.nodes())
 
     @property
     def nodes(self) -> Json:
@@ -92,14 +90,13 @@ class RayEngine(Engine):
 
     def machines(self) -> RayNodes:
         """The nodes of the cluster."""
-        _, workers, allow_mixed = self._options
-        return RayNodes(self._cluster, workers, allow_mixed, lambda text: self.notice(text))
+        options = self._cluster, self._workers, self._allow_mixed
+        return RayNodes(*options, lambda text: self.notice(text))
 
     def opener(self) -> Callable[[], RayEngine]:
         """An engine on the same nodes, which have actors for each."""
-        _, workers, allow_mixed = self._options
-        cluster = self._cluster
-        return partial(_join, cluster.head, workers, allow_mixed, cluster.is_local)
+        options = self._cluster.head, self._workers, self._allow_mixed
+        return partial(_join, *options, self._cluster.is_local)
 
     def start(self) -> None:
         """Start an actor on every node without one, and wait for the nodes that are there."""
