@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -131,11 +132,10 @@ def history(folders: Sequence[Path]) -> list[CellHistory]:
     """
     files: dict[Path, Path] = {}
     for folder in folders:
-        paths = sorted(folder.rglob("*.json"))
-        if not paths:
+        found_here = {path.resolve(): path for path in sorted(folder.rglob("*.json"))}
+        if not found_here:
             raise UsageError(f"no folder with JSON files at {str(folder)!r}; {EXPECTED}")
-        for path in paths:
-            files.setdefault(path.resolve(), path)
+        files = found_here | files
     checks = [_read_check(path) for path in files.values()]
     found: dict[tuple[str, str, str, str], list[tuple[StoredCheck, CheckedCell]]] = {}
     for check in sorted(checks, key=lambda check: (check.date, check.created.timestamp())):
@@ -153,12 +153,8 @@ def _read_check(path: Path) -> StoredCheck:
             raise msgspec.ValidationError(f"format {known!r} of a check")
         check = msgspec.convert(content, StoredCheck)
         for cell in check.cells:
-            if (
-                not len(cell.seeds)
-                == len(cell.scores)
-                == len(cell.speeds)
-                == len(cell.last_digests)
-            ):
+            lists = cell.seeds, cell.scores, cell.speeds, cell.last_digests
+            if len(set(map(len, lists))) > 1:
                 raise msgspec.ValidationError(f"not one value per seed of {cell.algorithm}")
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}; {EXPECTED}") from None
@@ -242,19 +238,18 @@ def _with_levels(
 
     ``samples`` are by the places of their checks, and a level lasts until the next one begins.
     """
-    found, places, values = list(checks), list(samples), list(samples.values())
+    levels, changed = np.full((2, len(checks)), math.nan)
+    places, values = list(samples), list(samples.values())
     borders = [0, *change_points(values), len(values)] if values else []
-    ends = [*(places[border] for border in borders[1:-1]), len(checks)]
-    before = math.nan
-    for start, stop, end in zip(borders, borders[1:], ends, strict=False):
-        level = float(average(np.concatenate(values[start:stop])))
-        for place in range(places[start], end):
-            changed: dict[str, Any] = {f"{name}_level": level}
-            if start and place == places[start]:
-                changed[f"{name}_change"] = change(level, before)
-            found[place] = replace(found[place], **changed)
-        before = level
-    return found
+    for start, stop in pairwise(borders):
+        first, level = places[start], float(average(np.concatenate(values[start:stop])))
+        if start:
+            changed[first] = change(level, levels[first])
+        levels[first:] = level
+    return [
+        replace(check, **{f"{name}_level": float(level), f"{name}_change": float(step)})
+        for check, level, step in zip(checks, levels, changed, strict=True)
+    ]
 
 
 def sheet(cell: CellHistory, *, terminal: bool = False) -> Sheet:

@@ -17,28 +17,20 @@ from esbench.grids.trial_spec import flatten
 def search_space(
     model: type[TrainerSettings], table: Table, source: str, label: str
 ) -> SearchSpace:
-    """The declared space of a model, changed by ``[tune.LABEL]``.
+    """The declared space of a model, changed by ``[tune.LABEL]``; UsageError if it is wrong.
 
     Conditional settings come last, each after those on which it depends.
 
     A value of the table is a range ``{low = 0.01, high = 1.0, log = true}``, a list of choices, a
     table with ``choices`` or a range and ``when``, or false, which leaves the setting out.
-
-    Raises:
-        UsageError: an unknown setting, a space outside of its range, nothing to search, or settings
-            that depend on each other.
     """
     prefix = f"tune.{toml_key(label)}"
     space = declared_space(model)
     for name, value in _entries(model, table, source, prefix):
         if value is False:
-            if name not in space:
-                near = suggestion(name, space)
-                raise UsageError(f"{source}: {prefix}.{name} = false: it is not searched; {near}")
-            del space[name]
+            space.pop(name, None)
         else:
-            space[name] = _parsed(value, source, f"{prefix}.{name}")
-            _check(model, name, space[name], source, prefix)
+            space[name] = _setting_space(model, name, value, source, prefix)
     if not space:
         raise UsageError(
             f"{source}: {label} has no search space; expected a table [{prefix}] with one of its "
@@ -105,34 +97,31 @@ def _entries(
             yield name, value
 
 
-def _parsed(value: Any, source: str, prefix: str) -> SettingSpace:
+def _setting_space(
+    model: type[TrainerSettings], name: str, value: Any, source: str, prefix: str
+) -> SettingSpace:
+    """The space of one setting, whose ends and choices are values of the setting."""
     table = {"choices": value} if isinstance(value, list) else value
-    if not isinstance(table, dict) or table.get("choices") == []:
+    if not isinstance(table, dict):
         raise UsageError(
-            f"{source}: {prefix} = {value!r}: expected a range such as {{low = 0.01, high = 1.0, "
-            "log = true}, a list of choices, or false"
+            f"{source}: {prefix}.{name} = {value!r}: expected a range such as {{low = 0.01, "
+            "high = 1.0, log = true}, a list of choices, or false"
         )
-    return parse(SettingSpace, table, source, prefix)
-
-
-def _check(
-    model: type[TrainerSettings], name: str, space: SettingSpace, source: str, prefix: str
-) -> None:
-    """Raises UsageError if an end or a choice is no value of the setting, or ``when`` is wrong."""
+    space = parse(SettingSpace, table, source, f"{prefix}.{name}")
     for other in space.when:
         if other.partition(".")[0] not in model.model_fields:
             near = suggestion(other, model.model_fields)
             raise UsageError(f"{source}: {prefix}.{name}.when: unknown setting {other!r}; {near}")
-    if name not in model.model_fields:
-        return  # a key of a free table
-    field = model.model_fields[name]
-    definition: Any = {name: Annotated[field.annotation, *field.metadata, Field()]}
-    alone = create_model("Alone", __base__=Settings, **definition)
-    values: Sequence[Any] = space.choices or (space.low, space.high)
-    if is_integer(model, name) and not space.choices:  # the ends are floats
-        values = [int(end) if float(end).is_integer() else end for end in values]
-    for value in values:
-        parse(alone, {name: value}, source, prefix)
+    if name in model.model_fields:  # else it is a key of a free table
+        field = model.model_fields[name]
+        definition: Any = {name: Annotated[field.annotation, *field.metadata, Field()]}
+        alone = create_model("Alone", __base__=Settings, **definition)
+        values: Sequence[Any] = space.choices or (space.low, space.high)
+        if is_integer(model, name) and not space.choices:  # the ends are floats
+            values = [int(end) if float(end).is_integer() else end for end in values]
+        for each in values:
+            parse(alone, {name: each}, source, prefix)
+    return space
 
 
 def _types(annotation: Any) -> set[Any]:

@@ -88,11 +88,12 @@ def summarize(study: Study) -> Summary:
     configurations = tuple(study.store.configurations)
     complete = [c for c in configurations if c.value is not None and c.value > -math.inf]
     best = max(complete, key=lambda c: (c.value, -c.number), default=None)
-    steps = sum(
-        _env_steps(study.trial_folder(c.number, seed))
-        for c in configurations
-        for seed in study.search.seeds
+    folders = (
+        study.trial_folder(c.number, seed) for c in configurations for seed in study.search.seeds
     )
+    trials = [trial for trial in map(TrialFolder, folders) if trial.has_begun]
+    rows = [trial.rows() for trial in trials]
+    steps = sum(own[-1]["env_steps"] for own in rows if own)
     return Summary(study, configurations, best, steps, study.store.importances())
 
 
@@ -143,13 +144,6 @@ Optuna {version("optuna")}, esbench {about["versions"]["esbench"]}.
 def _comment(text: str) -> str:
     """Lines of a comment in TOML."""
     return "\n".join(f"#   {line}" for line in text.splitlines())
-
-
-def _env_steps(folder: Path) -> int:
-    if not TrialFolder(folder).has_begun:
-        return 0
-    records = TrialFolder(folder).records()
-    return records[-1].env_steps if records else 0
 
 
 def _value(value: Any) -> str:

@@ -12,7 +12,7 @@ from command_line import Run
 from fake_trials import make_records, make_trials, write_trial
 
 from esbench.bench import grid_cost as plan
-from esbench.bench.grid_cost import Lengths, _speed, costs, probe, standing
+from esbench.bench.grid_cost import costs, probe, standing
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.jobs import Job, Task
 from esbench.engine.worker_pool import WorkerPool
@@ -130,36 +130,6 @@ def test_what_cannot_be_run_cannot_be_planned(make_trial: Callable[..., Trial]) 
         costs([make_trial("doubles:Raises-v0")], 1)
 
 
-def machine(length: int, reset: float, step: float) -> Callable[[int], tuple[Lengths, float]]:
-    """Return the double of a machine: ten episodes, seconds a reset and a step."""
-
-    def play(cut: int) -> tuple[Lengths, float]:
-        lengths = np.full(10, min(cut, length))
-        return lengths, 10 * reset + float(lengths.sum()) * step
-
-    return play
-
-
-@pytest.mark.parametrize(
-    ("length", "most", "reset", "speed"),
-    [
-        # Episodes that are cut are measured without their beginning.
-        (10**6, 10**9, 0.0, 1000),
-        (10**6, 10**9, 0.1, 1000),
-        # Whole episodes are measured with their resets.
-        (30, 10**9, 0.002, 30 / 0.032),
-        (10**6, 30, 0.002, 30 / 0.032),
-        (1, 10**9, 0.002, 1 / 0.003),
-        (10**6, 1, 0.002, 1 / 0.003),
-    ],
-)
-def test_the_speed_of_a_machine(length: int, most: int, reset: float, speed: float) -> None:
-    play = machine(length, reset, 0.001)
-    # An episode that was not played to its end counts as long as the limit.
-    episode = min(length, most) if length < 10**6 or most < 10**6 else most
-    assert _speed(play, play(1)[1], most) == pytest.approx((speed, episode))
-
-
 def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> None:
     with WorkerPool(1, slots=4) as pool:
         assert probe(make_trial("CartPole-v1", "eggroll").spec, pool)[0] > 0
@@ -176,7 +146,7 @@ class CountingPool:
 
     size, slots = 2, 16
 
-    def __init__(self, beginning: float, length: int = 10**9) -> None:
+    def __init__(self, beginning: float, length: int) -> None:
         self.asked: list[tuple[int, int]] = []
         self.now, self._beginning, self._length = 0.0, beginning, length
 
@@ -194,27 +164,30 @@ class CountingPool:
 
 
 @pytest.mark.parametrize(
-    ("beginning", "count", "cuts"),
+    ("beginning", "length", "count", "cuts"),
     [
-        (0.0, 16, [2, 4, 8, 16, 32]),
-        (0.3, 6, [8, 64, 500]),
-        (10.0, 2, [8, 64, 500]),  # no more than needs be
+        (0.0, 500, 16, [2, 4, 8, 16, 32]),
+        (0.3, 500, 6, [8, 64, 500]),
+        (10.0, 500, 2, [8, 64, 500]),  # no more than needs be
+        (0.002, 30, 16, [2, 4, 8, 16, 32]),  # whole episodes, with their resets
     ],
 )
 def test_slow_environments_are_measured_on_few_episodes(
     make_trial: Callable[..., Trial],
     monkeypatch: pytest.MonkeyPatch,
     beginning: float,
+    length: int,
     count: int,
     cuts: list[int],
 ) -> None:
-    pool: Any = CountingPool(beginning)
+    pool: Any = CountingPool(beginning, length)
     monkeypatch.setattr(time, "perf_counter", lambda: pool.now)
     trial = make_trial("CartPole-v1", settings={"population_size": 16})
-    speed, *_ = probe(trial.spec, pool)
+    speed, _, measured_length = probe(trial.spec, pool)
     assert pool.asked == [(2, 1), (2, 1), *((count, cut) for cut in (1, 1, *cuts))]
-    # CartPole's episodes end after 500 steps, so a beginning is a small part of them.
-    assert speed == pytest.approx(1 / (0.001 + beginning / 500))
+    # Episodes that were cut count as long as CartPole's limit of 500 steps.
+    assert measured_length == length
+    assert speed == pytest.approx(1 / (0.001 + beginning / length))
 
 
 def test_standings_say_how_far_and_why(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand, with_settings
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.catalog import settings_of
 from esbench.tuning.space import is_integer, nested, search_space, values_of
 
 OWN = ALGORITHMS.builtin_names()
@@ -120,7 +119,6 @@ def test_a_condition_may_depend_on_another_one() -> None:
         ("population_size", {"low": 0, "high": 8}, ("population_size", "0")),
         ("population_size", {"low": 1.5, "high": 8.0}, ("population_size", "1.5", "integer")),
         ("shaping", ["raw", "centred"], ("shaping", "centred", "'centered'")),
-        ("antithetic", False, ("antithetic", "not searched")),
         ("sigma", {"low": 0.1, "high": 1.0, "when": {"optimiser": "sgd"}}, ("'optimizer'",)),
     ],
 )
@@ -139,10 +137,3 @@ def test_an_algorithm_without_anything_to_search_is_refused() -> None:
     table = dict.fromkeys(("population_size", "sigma"), False)
     with pytest.raises(UsageError, match="csa_es"):
         search_space(ALGORITHMS.get("csa_es").Settings, table, "my.toml", "csa_es")
-
-
-def test_the_spaces_are_listed_with_the_settings() -> None:
-    rows = {row.name: row.search for row in settings_of("algorithms", "openai_es")}
-    assert "0.01" in rows["sigma"]
-    assert "optimizer = sgd" in rows["optimizer_settings"]
-    assert not rows["sigma_decay"]
