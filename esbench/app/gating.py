@@ -118,7 +118,7 @@ def check(
     from esbench.publish.gate import render_check
     from esbench.publish.gate.check import check as check_folder
     from esbench.publish.gate.check import check_until_conclusive
-    from esbench.results.baselines import read_baseline, require_statistic
+    from esbench.results.baselines import read_baseline
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
 
@@ -135,8 +135,12 @@ def check(
     renderings = (render_check.as_markdown, render_check.as_junit, render_check.as_json)
     outputs = _outputs(file, {"--markdown": markdown, "--junit": junit, "--json": json})
     rules, frozen = GateRules(alpha, margin), read_baseline(file)
-    if statistic is not None:
-        require_statistic(frozen, statistic, file)
+    declared = dict.fromkeys(cell.episode_statistic for cell in frozen.cells)
+    if statistic is not None and [*declared] != [statistic]:
+        raise UsageError(
+            f"{file} declares the {' and the '.join(declared)}; expected the {statistic}: make a "
+            f"baseline with 'esbench baseline DIR --statistic {statistic}'"
+        )
     if until_conclusive:
         most = MAX_SEEDS if max_seeds is None else max_seeds
         report = check_until_conclusive(

@@ -50,18 +50,15 @@ def _baseline(
 
     if values["out"] is None and not suggest:
         raise UsageError("--out is missing; expected a file, or --suggest to write none")
-    if power is not None and not suggest:
-        raise UsageError(f"--power {power}: expected together with --suggest")
-    wanted = POWER if power is None else power
-    if not 0 < wanted < 1:
-        raise UsageError(f"--power {power}: expected a number between 0 and 1, such as 0.8")
+    if power is not None and not (suggest and 0 < power < 1):
+        raise UsageError(f"--power {power}: expected a share such as 0.8, and --suggest")
     frozen = gating.baseline(**values)
     if values["out"] is not None:
         print_baseline(frozen, values["out"])
     if suggest:
         with Terminal().working("simulating checks"):
-            found = suggestions(frozen, wanted)
-        print_suggestions(found, wanted)
+            found = suggestions(frozen, power or POWER)
+        print_suggestions(found, power or POWER)
 
 
 @command(

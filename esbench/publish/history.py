@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -153,8 +153,8 @@ def _read_check(path: Path) -> StoredCheck:
             raise msgspec.ValidationError(f"format {known!r} of a check")
         check = msgspec.convert(content, StoredCheck)
         for cell in check.cells:
-            lists = cell.seeds, cell.scores, cell.speeds, cell.last_digests
-            if len(set(map(len, lists))) > 1:
+            lists: tuple[Sized, ...] = (cell.scores, cell.speeds, cell.last_digests)
+            if any(len(each) != len(cell.seeds) for each in lists):
                 raise msgspec.ValidationError(f"not one value per seed of {cell.algorithm}")
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}; {EXPECTED}") from None
@@ -246,10 +246,11 @@ def _with_levels(
         if start:
             changed[first] = change(level, levels[first])
         levels[first:] = level
-    return [
-        replace(check, **{f"{name}_level": float(level), f"{name}_change": float(step)})
-        for check, level, step in zip(checks, levels, changed, strict=True)
-    ]
+    found: list[PastCheck] = []
+    for check, level, step in zip(checks, levels.tolist(), changed.tolist(), strict=True):
+        values: dict[str, Any] = {f"{name}_level": level, f"{name}_change": step}
+        found.append(replace(check, **values))
+    return found
 
 
 def sheet(cell: CellHistory, *, terminal: bool = False) -> Sheet:

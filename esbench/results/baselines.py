@@ -285,16 +285,6 @@ def _consistent(baseline: Baseline, source: str) -> Baseline:
     return baseline
 
 
-def require_statistic(baseline: Baseline, statistic: EpisodeStatistic, path: Path) -> None:
-    """Raises UsageError if the cells of a baseline do not declare this episode statistic."""
-    for cell in baseline.cells:
-        if cell.episode_statistic != statistic:
-            raise UsageError(
-                f"{path} declares the {cell.episode_statistic} of {cell.name}; expected the "
-                f"{statistic}: make a baseline with 'esbench baseline DIR --statistic {statistic}'"
-            )
-
-
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
     """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
     if path.exists() and not replace:
