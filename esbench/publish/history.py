@@ -248,8 +248,8 @@ def _with_levels(
         levels[first:] = level
     found: list[PastCheck] = []
     for check, level, step in zip(checks, levels.tolist(), changed.tolist(), strict=True):
-        values: dict[str, Any] = {f"{name}_level": level, f"{name}_change": step}
-        found.append(replace(check, **values))
+        own: dict[str, Any] = {f"{name}_level": level, f"{name}_change": step}
+        found.append(replace(check, **own))
     return found
 
 
