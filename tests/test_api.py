@@ -22,13 +22,6 @@ class Net(torch.nn.Module):
         return output
 
 
-def test_the_names() -> None:
-    assert {"openai_es", "random_search"} <= set(esbench.list_algorithms())
-    assert {"linear", "mlp"} <= set(esbench.list_policies())
-    assert "HalfCheetah-v5" in esbench.list_environments()
-    assert all(hasattr(esbench, name) for name in esbench.__all__)
-
-
 def test_an_algorithm_for_any_function() -> None:
     start = np.arange(4.0)
     settings = {"population_size": np.int64(60), "center_init": start, "sigma": 0.1}
@@ -47,7 +40,7 @@ def test_an_algorithm_for_any_function() -> None:
     [
         ({"name": "openai"}, "unknown algorithm 'openai'; did you mean 'openai_es'"),
         ({"num_params": 0}, "num_params = 0: expected at least 1"),
-        ({"center_init": [1.0, 2.0]}, r"shape \(2,\): expected a number or \(3,\)"),
+        ({"center_init": [1.0, 2.0]}, "expected a finite number, or 3 of them"),
         ({"sigm": 1.0}, "unknown key sigm .*did you mean 'sigma'"),
         ({"sigma": -1.0}, "sigma = -1.0: expected greater than 0"),
         ({"sigma": float("nan")}, "sigma"),
@@ -91,12 +84,6 @@ def test_a_list_or_a_tuple_is_one_value(sigma: Any) -> None:
         esbench.make_trainer("snes", env="CartPole-v1", policy="linear", sigma=(0.1,))
 
 
-@pytest.mark.parametrize("generation", ["1", 0, 1.5])
-def test_a_generation_is_a_positive_integer(generation: Any) -> None:
-    with pytest.raises(UsageError, match="generation = "):
-        esbench.load_policy("nowhere", generation=generation)
-
-
 @pytest.mark.parametrize("policy", ["linear", {"template": "linear"}, Net])
 def test_policies_by_name_table_and_class(policy: object) -> None:
     with esbench.make_trainer("openai_es", env="CartPole-v1", policy=policy) as trainer:  # type: ignore[arg-type]
@@ -135,5 +122,5 @@ def test_a_budget_that_is_given_as_a_setting_is_named(given: dict[str, Any], wor
 def test_an_environment_that_is_no_name_is_refused() -> None:
     env: Any = gymnasium.make("CartPole-v1")
     for given in (env, ["CartPole-v1"]):
-        with pytest.raises(UsageError, match="registered name"):
+        with pytest.raises(UsageError, match="env = .*: expected text"):
             esbench.make_trainer("openai_es", env=given, environment={})

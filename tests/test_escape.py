@@ -86,9 +86,3 @@ def test_outputs_have_no_control_characters(esbench: Run, labeled: Path) -> None
     (case,) = ElementTree.parse("c.xml").iter("testcase")
     assert "<script>" in case.attrib["name"]
     assert "<script>" not in Path("c.md").read_text(encoding="utf-8").replace(r"\<", "")
-
-
-def test_an_error_controls_no_terminal(esbench: Run, tmp_path: Path) -> None:
-    code, _, err = esbench("table", str(tmp_path / "\x1b[31m"))
-    assert code == 2
-    assert "\x1b" not in err

@@ -9,14 +9,11 @@ from hostile_code import NAUGHTY, MuteError
 from esbench.core.errors import (
     MOST_CHARACTERS,
     TrainingError,
-    UsageError,
     as_training_errors,
     error_text,
-    location,
     message_of,
 )
 from esbench.core.escape import printable
-from esbench.core.registry import import_object
 
 ENDS = """
 import threading, time
@@ -42,13 +39,6 @@ def test_the_message_of_any_error_is_one_line() -> None:
     assert error_text(MuteError()).startswith("MuteError: ")
     assert error_text(ValueError()) == "ValueError"
     assert error_text(SystemExit(0)) == "SystemExit: 0"
-
-
-def test_a_location_is_that_of_own_code_only() -> None:
-    with pytest.raises(UsageError) as caught:
-        import_object("policy", "no_such_module:Class")
-    assert "test_user_code_errors.py" in location(caught.value)  # which has called it
-    assert location(ValueError()) == ""
 
 
 @pytest.mark.parametrize("error", [ConnectionError("gone"), ValueError("gone"), SystemExit("gone")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,9 +14,9 @@ import numpy.typing as npt
 
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
-from esbench.core.arrays import Shapes, Vector
-from esbench.core.errors import UsageError, require_choice, require_flag, require_integer, shown
-from esbench.core.files import as_path
+from esbench.app.options import public
+from esbench.core.arrays import Vector
+from esbench.core.errors import UsageError, require_integer, shown
 from esbench.core.registry import import_name
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import MOST_PARAMS, Table, parse
@@ -31,7 +30,7 @@ from esbench.policies.policy import POLICIES
 MOST_SEED: Final = 2**64  # of a search without a trial
 
 if TYPE_CHECKING:
-    import torch
+    from torch.nn import Module
 
     from esbench.engine.engine import Engine
     from esbench.experiment.trainer import Trainer
@@ -76,6 +75,7 @@ def list_policies() -> list[str]:
     return POLICIES.names()
 
 
+@public()
 def make_algorithm(
     name: str | type[Algorithm[Any]],
     *,
@@ -107,52 +107,37 @@ def make_algorithm(
     """
     require_integer("num_params", num_params, 1, MOST_PARAMS)
     require_integer("seed", seed, 0, MOST_SEED)
-    named = _algorithm_name(name)
+    named = _named("algorithm", name)
     cls = algorithm_class(named)
     values = {key: _named(key, value) for key, value in settings.items()}
     typed = parse(cls.Settings, values, f"make_algorithm({named!r})")
-    start = _start(center_init, num_params)
-    layout = ((num_params,),) if shapes is None else _layout(shapes, num_params)
-    return cls(typed, np.broadcast_to(start, (num_params,)), int(seed), layout)
+    layout = tuple(tuple(map(int, shape)) for shape in shapes or ((num_params,),))
+    if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
+        raise UsageError(f"shapes = {shown(shapes)}: expected {num_params} numbers in all")
+    return cls(typed, _start(center_init, num_params), int(seed), layout)
 
 
 def _start(center_init: npt.ArrayLike, num_params: int) -> Vector:
-    """A number [] or [P] as an array; UsageError if it is anything else, or not finite."""
+    """A number [] or [P] as an array [P]; UsageError if it is anything else, or not finite."""
     try:
-        start = np.asarray(center_init, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"center_init = {shown(center_init)}: expected numbers ({error})"
-        ) from None
-    if start.shape not in {(), (num_params,)}:
-        raise UsageError(
-            f"center_init of shape {start.shape}: expected a number or ({num_params},)"
-        )
-    if not np.isfinite(start).all():
-        raise UsageError(f"center_init = {shown(center_init)}: expected finite numbers")
-    return start
+        start = np.broadcast_to(np.asarray(center_init, dtype=np.float64), (num_params,))
+        if np.isfinite(start).all():
+            return start
+    except (OverflowError, TypeError, ValueError):
+        pass
+    raise UsageError(
+        f"center_init = {shown(center_init)}: expected a finite number, or {num_params} of them"
+    )
 
 
-def _layout(shapes: Sequence[Sequence[int]], num_params: int) -> Shapes:
-    """The shapes of tensors; UsageError if they do not hold ``num_params`` numbers in all."""
-    try:
-        layout = tuple(tuple(map(operator.index, shape)) for shape in shapes)
-    except TypeError as error:
-        raise UsageError(
-            f"shapes = {shown(shapes)}: expected lists of integers ({error})"
-        ) from None
-    if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
-        raise UsageError(f"shapes {shown(layout)}: expected {num_params} numbers in all")
-    return layout
-
-
+@public()
 def make_trainer(
     algorithm: str | type[Algorithm[Any]],
     *,
     env: str,
     seed: int = 0,
     workers: int | None = None,
-    policy: str | Table | type[torch.nn.Module] | None = None,
+    policy: str | Table | type[Module] | None = None,
     environment: Table | None = None,
     budget: Table | None = None,
     evaluation: Table | None = None,
@@ -204,13 +189,6 @@ def make_trainer(
     from esbench.experiment.stored_trainer import make_trainer as make
     from esbench.experiment.trials import checked_trials, latest_start, recording_members
 
-    require_choice("record", record, (None, "members"))
-    require_flag("extend", extend)
-    if not isinstance(env, str):
-        raise UsageError(
-            f"env = {shown(env)}: expected a registered name such as 'CartPole-v1' or "
-            "'my_package:Mine-v0'; each worker makes environments of its own"
-        )
     if reserved := sorted({"environments", "seeds"} & settings.keys()):
         raise UsageError(
             f"{reserved[0]} = {shown(settings[reserved[0]])}: expected a setting of the algorithm; "
@@ -222,20 +200,21 @@ def make_trainer(
         key: [list(value)] if isinstance(value, list | tuple) else _named(key, value)
         for key, value in settings.items()
     }
-    name = _algorithm_name(algorithm)
+    name = _named("algorithm", algorithm)
     _require_no_budget(name, settings)
     if policy is not None and is_agent(name):
         values["policy"], policy = _named("policy", policy), None
+    template = {} if policy is None else {"template": _named("policy", policy)}
     table: Table = {
         "name": "python",
         "seeds": [seed],
         "environments": [env],
         "algorithms": {name: values},
-        "budget": {} if budget is None else budget,
-        "evaluation": {} if evaluation is None else evaluation,
-        "environment": {} if environment is None else {env: environment},
-        "policy": _policy_table(policy),
-        "init_from": None if init_from is None else str(as_path("init_from", init_from)),
+        "budget": budget or {},
+        "evaluation": evaluation or {},
+        "environment": {env: environment or {}},
+        "policy": policy if isinstance(policy, dict) else template,
+        "init_from": None if init_from is None else str(init_from),
     }
     if not isinstance(engine, Engine | None):
         raise UsageError(f"engine = {shown(engine)}: expected an open engine, such as a RayEngine")
@@ -250,7 +229,7 @@ def make_trainer(
             (labeled,) = expand(grid, source, latest_start(grid.init_from))
             trainer = make(labeled.spec, pool)
         else:
-            trials = checked_trials(grid, as_path("out", out), source, extend)
+            trials = checked_trials(grid, Path(out), source, extend)
             (trial,) = trials if record is None else recording_members(trials)
             trainer = owned.enter_context(open_trial(trial, pool))
         trainer.own(owned)
@@ -268,30 +247,6 @@ def _require_no_budget(name: str, settings: Table) -> None:
             raise UsageError(
                 f"{key} = {value}: {name} has no such setting; did you mean {table}={{{key!r}: "
                 f"{value}}}?"
-            )
-
-
-def _algorithm_name(algorithm: str | type) -> str:
-    named = _named("algorithm", algorithm)
-    if not isinstance(named, str):
-        raise UsageError(f"algorithm = {shown(named)}: expected a name or a class")
-    return named
-
-
-def _policy_table(policy: str | Table | type | None) -> Table:
-    match policy:
-        case None:
-            return {}
-        case str():
-            return {"template": policy}
-        case dict():
-            return policy
-        case type():
-            return {"template": import_name("policy", policy)}
-        case _:
-            raise UsageError(
-                f"policy {shown(policy)}: expected a template's name, a table, or a class of "
-                "torch.nn.Module"
             )
 
 

@@ -96,33 +96,19 @@ def complain(text: str) -> None:
 @final
 @dataclass
 class TrialProgress:
-    """A running trial.
-
-    Attributes:
-        name: of the trial.
-        total: steps of its budget, or those that it will take.
-        steps: so far.
-        resumed_from: steps when it was started or resumed.
-        record: of the last generation.
-        best: the largest return so far.
-        began: when it was started or resumed [s].
-        printed: when its last line was printed [s].
-        activity: what it is doing now.
-        scoring: whether its held-out episodes are played.
-        reached: times [s] and steps of the last generations.
-    """
+    """A running trial."""
 
     name: str
-    total: int
-    steps: int
-    resumed_from: int
-    record: GenerationRecord | None
-    best: float
-    began: float
-    printed: float
-    activity: str
-    scoring: bool = False
-    reached: deque[tuple[float, int]] = field(
+    total: int  # steps of its budget, or those that it will take
+    steps: int  # so far
+    resumed_from: int  # steps when it was started or resumed
+    record: GenerationRecord | None  # of the last generation
+    best: float  # the largest return so far
+    began: float  # when it was started or resumed [s]
+    printed: float  # when its last line was printed [s]
+    activity: str  # what it is doing now
+    scoring: bool = False  # whether its held-out episodes are played
+    reached: deque[tuple[float, int]] = field(  # times [s] and steps of the last generations
         default_factory=lambda: deque(maxlen=SPEED_GENERATIONS)
     )
 
@@ -146,13 +132,15 @@ class TrialProgress:
 
     def cells(self) -> dict[str, str]:
         """The text of each column; "-" where there is no value."""
-        record = self.record
+        record, rank = self.record, NONE
+        if record is not None and not math.isnan(record.center_rank):
+            rank = f"{record.center_rank:g}/{record.population_size}"
         return {
             "budget": f"{math.floor(100 * self.share)} %",
             "gen": "0" if record is None else str(record.generation),
             "return": NONE if record is None else format_number(shown_return(record)),
             "best": NONE if math.isinf(self.best) else format_number(self.best),
-            "rank": NONE if record is None else _rank(record),
+            "rank": rank,
             "sigma": NONE if record is None else format_number(record.sigma),
             "steps/s": format_steps(self.speed),
             "ETA": format_duration(max(0, self.total - self.steps) / self.speed),
@@ -195,12 +183,8 @@ class GridProgress(ABC):
         """Print a line about a trial."""
 
     @abstractmethod
-    def say(self, text: str) -> None:
-        """Print a line that begins with no mark."""
-
-    @abstractmethod
-    def show_warning(self, text: str) -> None:
-        """Print a warning."""
+    def say(self, text: str, style: str = "") -> None:
+        """Print a line that begins with no mark, in a color if there are colors."""
 
     def padded(self, name: str) -> str:
         """The name of a trial in the width of the longest so far, so that the lines align."""
@@ -248,7 +232,7 @@ class GridProgress(ABC):
         if bought < FEW_GENERATIONS and name not in self._warned:
             self._warned.add(name)
             if self._warns:
-                self.show_warning(few_generations(name, bought))
+                self.say(few_generations(name, bought), "yellow")
 
     def episodes_done(self, trial: Trial, done: int, total: int) -> None:
         """Some episodes of a generation, or of the scoring, have ended; of an agent, steps."""
@@ -307,13 +291,9 @@ class PlainProgress(GridProgress):
         """Print a line about a trial."""
         self.say(f"{mark:<5} {self.padded(name)} {text}")
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Print a line that begins with no mark."""
         self._display.say(text)
-
-    def show_warning(self, text: str) -> None:
-        """Print a warning."""
-        self.say(text)
 
 
 def shown_return(record: GenerationRecord) -> float:
@@ -329,11 +309,6 @@ def few_generations(name: str, generations: int) -> str:
         f"as long as the first ones. Fewer than {FEW_GENERATIONS} are often too few to learn: "
         "raise budget.env_steps or shrink the population."
     )
-
-
-def _rank(record: GenerationRecord) -> str:
-    rank = record.center_rank
-    return NONE if math.isnan(rank) else f"{rank:g}/{record.population_size}"
 
 
 def _total(trial: Trial, record: GenerationRecord) -> int:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from esbench.app.display import Display, PlainDisplay
-from esbench.app.options import Statistic, texts
+from esbench.app.options import Statistic, listed, public
 from esbench.app.reading import LEADERBOARD
 from esbench.app.training import train
-from esbench.core.errors import UsageError, require_flag, require_integer, shown
-from esbench.core.files import as_path, nearest_path
+from esbench.core.errors import UsageError, require_integer
+from esbench.core.files import nearest_path
 
 if TYPE_CHECKING:
     from esbench.experiment.trials import Trial
@@ -27,6 +27,7 @@ MAX_SEEDS: Final = 32
 TRIAL: Final = f"a trial's folder, a folder of trials, or a file such as those in '{LEADERBOARD}'"
 
 
+@public()
 def baseline(
     folder: str | Path,
     *,
@@ -55,18 +56,18 @@ def baseline(
     from esbench.results.baselines import freeze, write_baseline
     from esbench.store.provenance import command
 
-    require_flag("replace", replace)
     if out is None:
         if replace:
             raise UsageError("--replace: expected --out, the file to replace")
-        return freeze(as_path("folder", folder), command(), statistic)
-    file = as_path("out", out)
+        return freeze(Path(folder), command(), statistic)
+    file = Path(out)
     _require_output("--out", file)
-    frozen = freeze(as_path("folder", folder), command(), statistic)
+    frozen = freeze(Path(folder), command(), statistic)
     write_baseline(file, frozen, replace)
     return frozen
 
 
+@public()
 def check(
     folder: str | Path,
     *,
@@ -122,8 +123,8 @@ def check(
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
 
-    show, root = display or PlainDisplay(), as_path("folder", folder)
-    file = as_path("baseline", baseline)
+    show, root = display or PlainDisplay(), Path(folder)
+    file = Path(baseline)
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
         show.say(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
@@ -154,6 +155,7 @@ def check(
     return report
 
 
+@public()
 def verify(
     trial: str | Path | None = None,
     *,
@@ -197,9 +199,9 @@ def verify(
     from esbench.publish.verification import sentences
 
     show = display or PlainDisplay()
-    what = as_path("leaderboard", leaderboard) if trial is None else as_path("trial", trial)
+    what = Path(leaderboard) if trial is None else Path(trial)
     if trial is not None and not what.exists():
-        near = nearest_path(what, as_path("leaderboard", leaderboard).glob("*.json"))
+        near = nearest_path(what, Path(leaderboard).glob("*.json"))
         hint = f"did you mean {str(near)!r}?" if near else f"expected {TRIAL}"
         raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {hint}")
     if trial is not None and str(leaderboard) != str(LEADERBOARD):
@@ -214,7 +216,7 @@ def verify(
         raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
     drawn: list[RecordedCell] = []
     if not is_folder_of_trials:
-        names = texts("env", env), texts("algorithm", algorithm)
+        names = listed(env), listed(algorithm)
         drawn = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
         steps = format_steps(sum(each.env_steps for each in drawn))
         show.say(f"{steps} steps of training: {'; '.join(each.title for each in drawn)}")
@@ -256,7 +258,7 @@ def submit(
     from esbench.publish.leaderboard.submit import submit as write_files
 
     show = display or PlainDisplay()
-    written = write_files(as_path("folder", folder), as_path("out", out))
+    written = write_files(Path(folder), Path(out))
     for path, action in written.items():
         show.say(f"{action}: {path}")
         for caution in cautions(read_entry(path)):
@@ -264,6 +266,7 @@ def submit(
     return written
 
 
+@public()
 def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dict[MergeAction, int]:
     """Join output folders; existing trials are kept, or replaced by longer ones.
 
@@ -285,11 +288,9 @@ def merge(folders: str | Path | Sequence[str | Path], *, out: str | Path) -> dic
     from esbench.store.merge import merge as join
 
     given = [folders] if isinstance(folders, str | Path) else folders
-    if not isinstance(given, Iterable):
-        raise UsageError(f"folders = {shown(given)}: expected a folder, or a list of folders")
-    if not (given := list(given)):
+    if not given:
         raise UsageError("merge: no folder given; expected output folders of 'esbench run'")
-    return join([as_path("folders", folder) for folder in given], as_path("out", out))
+    return join([Path(folder) for folder in given], Path(out))
 
 
 def _outputs(baseline: Path, given: Mapping[str, str | Path | None]) -> list[Path | None]:
@@ -297,7 +298,7 @@ def _outputs(baseline: Path, given: Mapping[str, str | Path | None]) -> list[Pat
     owners = {baseline.resolve(): "--baseline"}
     found: list[Path | None] = []
     for option, value in given.items():
-        path = None if value is None else as_path(option, value)
+        path = None if value is None else Path(value)
         if path is not None:
             if (other := owners.setdefault(path.resolve(), option)) != option:
                 raise UsageError(f"{option} {path} is the file of {other}; expected another one")

@@ -1,38 +1,63 @@
-"""The options of functions that open a grid, stated once, and what the command line reads of them.
+"""How public functions state and check their options, and the options of grids.
 
-A function says what its options are: their names, types and defaults in its signature, their
-meaning in the section ``Args`` of its docstring.
+A function says what its options are once: their names, types and defaults in its signature, their
+meaning in the section ``Args`` of its docstring. The command line is made of these.
 """
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from numbers import Integral
+import sys
+from collections.abc import Callable, Collection, Sequence
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Union,
+    final,
+    get_args,
+    get_origin,
+)
 
-from esbench.core.errors import UsageError, require_flag, require_integer, shown
-from esbench.core.files import as_path, require_path
+from esbench.core.errors import UsageError, shown
 
 if TYPE_CHECKING:
-    from esbench.core.settings import Table
     from esbench.experiment.trials import Trial
     from esbench.grids.grid_file import Grid
 
 Statistic: TypeAlias = Literal["mean", "tail", "area"]
 Which: TypeAlias = Literal["last", "best"]
 EngineName: TypeAlias = Literal["local", "ray"]
-GridLike: TypeAlias = "str | Path | Table | None"
+GridLike: TypeAlias = str | Path | dict[str, Any] | None
+Texts: TypeAlias = str | Sequence[str]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-RENAMED: Final = {"set": "overrides", "in_": "folder"}
 ARGS: Final = "\n\nArgs:\n"
 SHARED: Final = "grid: and shared options."  # replaced by their texts
+WORDS: Final[dict[Any, str]] = {
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    Path: "a path",
+    str: "text",
+    dict: "a table",
+    type: "a class",
+    Sequence: "a list",
+    NoneType: "None",
+}
 
 
 class GridOptions(TypedDict, total=False):
@@ -48,11 +73,11 @@ class GridOptions(TypedDict, total=False):
         device: device of a convolutional policy; short for ``overrides`` policy.device=...
     """
 
-    env: str | Sequence[str]
-    algorithm: str | Sequence[str]
+    env: Texts
+    algorithm: Texts
     seeds: str | int | Sequence[int] | None
     env_steps: int | None
-    overrides: str | Sequence[str]
+    overrides: Texts
     device: Literal["cpu", "cuda"] | None
 
 
@@ -103,38 +128,43 @@ class TuneOptions(GridOptions, WorkerOptions, total=False):
     """Options of a search that a run has too."""
 
 
-def takes(options: Any) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Show shared options in the signature and the docstring of a function.
+def public(options: Any = None) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Check the arguments of a function by the types in its signature.
 
-    It receives them as keywords, which ``options``, one of the classes above, types.
+    A function with ``options``, one of the classes above, also shows these in its signature and
+    docstring, and receives them as keywords.
     """
 
     def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
-        own = inspect.signature(function)
-        first, *others = (each for each in own.parameters.values() if each.kind != each.VAR_KEYWORD)
-        shared = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=_default(annotation.__forward_arg__),
-                annotation=annotation.__forward_arg__,
-            )
-            for name, annotation in options.__annotations__.items()
-        ]
-        signature = own.replace(parameters=[first, *shared, *others])
+        signature = inspect.signature(function)
+        names: Sequence[str] = ()
+        if options is not None:
+            first, *own = (p for p in signature.parameters.values() if p.kind != p.VAR_KEYWORD)
+            shared = [_parameter(name, kind) for name, kind in options.__annotations__.items()]
+            signature = signature.replace(parameters=[first, *shared, *own])
+            names = [each.name for each in shared]
 
         @functools.wraps(function)
-        def with_options(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-            refuse_old_names(kwargs)
-            signature.bind(*args, **kwargs)
+        def checked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            kinds = argument_types(checked)
+            for name, value in signature.bind(*args, **kwargs).arguments.items():
+                if not _is_a(value, kinds[name]):
+                    raise UsageError(f"{name} = {shown(value)}: expected {_words(kinds[name])}")
             return function(*args, **kwargs)
 
-        described: Any = with_options
+        described: Any = checked
         described.__signature__ = signature
-        described.__doc__ = _documented(function, [each.name for each in shared])
-        return with_options
+        described.__doc__ = _documented(function, names)
+        return checked
 
     return decorate
+
+
+def _parameter(name: str, annotation: Any) -> inspect.Parameter:
+    """A shared option as a keyword of a function."""
+    kind: str = annotation.__forward_arg__
+    default = {"EngineName": "local", "bool": False}.get(kind, None if "None" in kind else ())
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _documented(function: object, shared: Sequence[str]) -> str:
@@ -146,18 +176,55 @@ def _documented(function: object, shared: Sequence[str]) -> str:
     return (inspect.getdoc(function) or "").replace(f"    {SHARED}\n", lines)
 
 
-def _default(annotation: str) -> Any:
-    if annotation == "EngineName":
-        return "local"
-    if annotation == "bool":
-        return False
-    return None if "None" in annotation else ()
+@final
+class _Names(dict[str, Any]):
+    """Names of types; those that are not imported at run time can be anything."""
+
+    def __missing__(self, name: str) -> Any:
+        return Any
 
 
-def refuse_old_names(names: Collection[str]) -> None:
-    """Raises UsageError for an argument by the name that it had before."""
-    for old in RENAMED.keys() & set(names):
-        raise UsageError(f"{old}: expected {RENAMED[old]}, the new name of this argument")
+def argument_types(function: Callable[..., Any]) -> dict[str, Any]:
+    """The type of each argument in the signature of a function."""
+    module = vars(sys.modules[inspect.unwrap(function).__module__])
+    known = _Names({**vars(builtins), **globals(), **module})
+    parameters = inspect.signature(function).parameters.values()
+    return {
+        each.name: Any if each.kind == each.VAR_KEYWORD else eval(each.annotation, {}, known)
+        for each in parameters
+    }
+
+
+def members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return get_args(kind) if get_origin(kind) in {Union, UnionType} else (kind,)
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    """Whether a value is of a type, as an argument: NumPy's numbers are numbers."""
+    if len(members(kind)) > 1:
+        return any(_is_a(value, each) for each in members(kind))
+    origin, inside = get_origin(kind) or kind, get_args(kind)
+    if origin is Literal:
+        return any(type(value) is type(each) and value == each for each in inside)
+    if origin is Sequence:
+        is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | dict)
+        return is_list and all(_is_a(each, inside[0]) for each in value)  # type: ignore[union-attr, attr-defined]
+    if origin in {int, float}:
+        number = Integral if origin is int else Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    return (origin not in WORDS and origin is not tuple) or isinstance(value, origin)
+
+
+def _words(kind: Any) -> str:
+    """A type in words, such as "'last' or 'best'"."""
+    found = []
+    for each in members(kind):
+        origin = get_origin(each) or each
+        found += map(repr, get_args(each)) if origin is Literal else [WORDS.get(origin, "")]
+    if WORDS[Path] in found:
+        found.remove(WORDS[str])
+    return " or ".join(filter(None, found))
 
 
 def argument_texts(documented: object) -> dict[str, str]:
@@ -178,21 +245,17 @@ def argument_texts(documented: object) -> dict[str, str]:
 
 
 def open_trials(
-    grid: GridLike,
-    options: TrialOptions,
-    keep: int = 1,
-    record: bool = False,
+    grid: GridLike, options: TrialOptions, keep: int = 1, record: bool = False
 ) -> tuple[Path, list[Trial]]:
     """The output folder of a grid and its trials, checked against what the folder holds."""
     from esbench.experiment.trials import open_grid
 
-    extend, out = options.get("extend", False), options.get("out")
-    require_flag("extend", extend)
+    out = options.get("out")
     return open_grid(
-        _grid(grid),
+        str(grid) if isinstance(grid, Path) else grid,
         **_changes(options),
-        out=None if out is None else as_path("out", out),
-        extend=extend,
+        out=None if out is None else Path(out),
+        extend=options.get("extend", False),
         keep=keep,
         record=record,
         shard=options.get("shard"),
@@ -203,66 +266,33 @@ def compose(grid: GridLike, options: GridOptions) -> tuple[Grid, str]:
     """A grid with its changes, and its source."""
     from esbench.grids.compose import compose_grid
 
-    return compose_grid(_grid(grid), **_changes(options))
-
-
-def _grid(grid: GridLike) -> str | Table | None:
-    if grid is None or isinstance(grid, dict):
-        return grid
-    require_path("grid", grid)
-    return str(grid)
+    return compose_grid(str(grid) if isinstance(grid, Path) else grid, **_changes(options))
 
 
 def _changes(options: GridOptions) -> dict[str, Any]:
     seeds = options.get("seeds")
+    if isinstance(seeds, Integral):
+        seeds = str(seeds)
+    elif seeds is not None and not isinstance(seeds, str):
+        seeds = ",".join(map(str, seeds))
     return {
-        "environments": texts("env", options.get("env")),
-        "algorithms": texts("algorithm", options.get("algorithm")),
-        "seeds": seeds if seeds is None or isinstance(seeds, str) else _seeds_text(seeds),
+        "environments": listed(options.get("env")),
+        "algorithms": listed(options.get("algorithm")),
+        "seeds": seeds,
         "env_steps": options.get("env_steps"),
         "overrides": with_device(options.get("overrides"), options.get("device")),
     }
 
 
-def with_device(overrides: str | Sequence[str] | None, device: str | None) -> list[str]:
+def with_device(overrides: Texts | None, device: str | None) -> list[str]:
     """The overrides and that of the device; UsageError if there is no such device."""
-    if device not in {None, "cpu", "cuda"}:
-        raise UsageError(f"device = {shown(device)}: expected 'cpu' or 'cuda'")
     if device == "cuda":
         from esbench.policies.kernels.device import require_device
 
         require_device("cuda")  # before the policy is checked, which might not support it
-    given = texts("overrides", overrides)
-    return [*given, *([] if device is None else [f"policy.device={device}"])]
+    return [*listed(overrides), *([] if device is None else [f"policy.device={device}"])]
 
 
-def texts(name: str, value: str | Sequence[str] | None) -> list[str]:
-    """A text or several as a list; UsageError, which names the argument, for anything else."""
-    values = [value] if isinstance(value, str) else () if value is None else value
-    if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise UsageError(f"{name} = {shown(value)}: expected text, or a list of texts")
-    return list(values)
-
-
-def _seeds_text(seeds: int | Sequence[int]) -> str:
-    from esbench.core.seeding import LARGEST_SEED
-
-    given: object = [seeds] if isinstance(seeds, Integral) else seeds
-    if not isinstance(given, Iterable):
-        raise UsageError(f"seeds = {shown(seeds)}: expected an integer, a list of them or text")
-    if not (numbers := list(given)):
-        raise UsageError(f"seeds = {shown(seeds)}: expected one integer or more")
-    for number in numbers:
-        require_integer("seeds", number, 0, LARGEST_SEED)
-    return ",".join(map(str, numbers))
-
-
-def renamed(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Name the new name of an argument to a caller that gives the old one."""
-
-    @functools.wraps(function)
-    def with_new_names(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        refuse_old_names(kwargs)
-        return function(*args, **kwargs)
-
-    return with_new_names
+def listed(value: Texts | None) -> list[str]:
+    """A text or several as a list."""
+    return [value] if isinstance(value, str) else [*(value or ())]

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from esbench.app.display import Display, PlainDisplay
-from esbench.app.options import Which
-from esbench.core.errors import EsbenchError, require_choice, require_integer
-from esbench.core.files import as_path
+from esbench.app.options import Which, public
+from esbench.core.errors import EsbenchError, require_integer
 
 if TYPE_CHECKING:
     from esbench.core.json_text import Json
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+@public()
 def load_policy(
     path: str | Path, generation: int | None = None, which: Which = "last"
 ) -> TrainedPolicy | TrainedAgent:
@@ -45,14 +45,14 @@ def load_policy(
     from esbench.experiment.stored_trainer import stored_trainer
     from esbench.store.trial_folder import TrialFolder
 
-    require_choice("which", which, ("last", "best"))
     if generation is not None:
         require_integer("generation", generation, 1, MOST)
-    folder = TrialFolder(as_path("path", path))
+    folder = TrialFolder(Path(path))
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)
 
 
+@public()
 def evaluate(
     trial: str | Path,
     *,
@@ -101,7 +101,7 @@ def evaluations(
     from esbench.experiment.stored_trainer import evaluate_trial, keep_best
     from esbench.store.find_trials import find_trials
 
-    path = as_path("trial", trial)
+    path = Path(trial)
     with WorkerPool(workers) as pool:
 
         def score(folder: Path) -> StoredScore:
@@ -124,6 +124,7 @@ def _attempted(make: Callable[[], Result], one_of_several: bool) -> Result | Esb
         return error
 
 
+@public()
 def render(
     trial: str | Path,
     *,
@@ -173,14 +174,15 @@ def renderings(
     """Yield the folder and the file of one checkpoint after another."""
     from esbench.video.render_trial import outputs, render_trial
 
-    name = None if out is None else as_path("out", out)
-    for folder, kept, file in outputs(as_path("trial", trial), name, every, generation):
+    name = None if out is None else Path(out)
+    for folder, kept, file in outputs(Path(trial), name, every, generation):
         with display.working(f"rendering {file}"):
             make = partial(render_trial, folder, file, episode, max_steps, kept, which)
             rendered = _attempted(make, every)
         yield folder, rendered
 
 
+@public()
 def export(
     trial: str | Path,
     *,
@@ -210,8 +212,8 @@ def export(
     """
     from esbench.experiment.trained_policy import export_policy
 
-    folder = as_path("trial", trial)
-    file = folder / "policy.pt2" if out is None else as_path("out", out)
+    folder = Path(trial)
+    file = folder / "policy.pt2" if out is None else Path(out)
     with (display or PlainDisplay()).working(f"exporting {file}"):
         about = export_policy(load_policy(folder, generation, which), file)
     return {**about, "file": file}

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from esbench.app.options import Statistic, Which, renamed, texts
-from esbench.core.errors import UsageError, require_choice, require_flag, shown
-from esbench.core.files import as_path, require_path
+from esbench.app.options import Statistic, Texts, Which, listed, public
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,14 +17,11 @@ if TYPE_CHECKING:
     from esbench.publish.figures.learning_curves import Panel
     from esbench.publish.history import CellHistory
     from esbench.publish.leaderboard.table import LeaderboardRow
-    from esbench.publish.tables.comparison_table import Sides
-    from esbench.publish.tables.efficiency_table import Efficiency
-    from esbench.results.cell import Cell
 
-STATISTICS: Final = ("mean", "tail", "area")
 LEADERBOARD: Final = Path("results/leaderboard")
 
 
+@public()
 def table(
     folder: str | Path,
     *,
@@ -61,34 +56,19 @@ def table(
         >>> sorted(esbench.table("out")["algorithm"])
         ['openai_es', 'snes']
     """
-    from esbench.publish.tables.score_table import score_frame, wide_frame
+    from esbench.publish.tables.score_table import (
+        require_one_layout,
+        score_frame,
+        score_table,
+        wide_frame,
+    )
 
-    rows = score_rows(folder, wide=wide, by=by, which=which, statistic=statistic)
+    require_one_layout(wide, by, which, statistic)
+    rows = score_table(Path(folder), by, which == "best", statistic)
     return wide_frame(rows) if wide else score_frame(rows, by)
 
 
-def score_rows(
-    folder: str | Path,
-    *,
-    wide: bool,
-    by: str | None,
-    which: Which,
-    statistic: Statistic,
-    tail: bool = False,
-) -> list[Cell]:
-    """The rows of a table of scores; errors and arguments are those of ``table``."""
-    from esbench.publish.tables.score_table import require_one_layout, score_table
-
-    require_flag("wide", wide)
-    if by is not None and not isinstance(by, str):
-        raise UsageError(f"by = {shown(by)}: expected the name of a setting")
-    require_choice("which", which, ("last", "best"))
-    require_choice("statistic", statistic, STATISTICS)
-    require_one_layout(wide, by, which, statistic, tail)
-    return score_table(as_path("folder", folder), by, which == "best", statistic)
-
-
-@renamed
+@public()
 def compare(
     first: str | Path,
     second: str | Path,
@@ -117,27 +97,14 @@ def compare(
     Examples:
         >>> pairs = esbench.compare("snes", "openai_es", folder="out")
     """
-    from esbench.publish.tables.comparison_table import comparison_frame
+    from esbench.publish.tables.comparison_table import compare_sides, comparison_frame
 
-    return comparison_frame(sides(first, second, folder=folder, statistic=statistic))
-
-
-def sides(
-    first: str | Path, second: str | Path, *, folder: str | Path | None, statistic: Statistic
-) -> Sides:
-    """The comparison as a record; errors and arguments are those of ``compare``."""
-    from esbench.publish.tables.comparison_table import compare_sides
-
-    require_choice("statistic", statistic, STATISTICS)
-    root = None if folder is None else as_path("folder", folder)
-    for name, side in (("first", first), ("second", second)):
-        require_path(name, side)
-    return compare_sides(str(first), str(second), root, statistic)
+    root = None if folder is None else Path(folder)
+    return comparison_frame(compare_sides(str(first), str(second), root, statistic))
 
 
-def efficiency(
-    folder: str | Path, *, target: str | Sequence[str] = (), window: int = 5
-) -> pd.DataFrame:
+@public()
+def efficiency(folder: str | Path, *, target: Texts = (), window: int = 5) -> pd.DataFrame:
     """The cost of training until it reaches a score: steps, episodes and CPU time.
 
     Args:
@@ -157,30 +124,20 @@ def efficiency(
     """
     import pandas as pd
 
-    from esbench.publish.tables.efficiency_table import COLUMNS
+    from esbench.publish.tables.efficiency_table import COLUMNS, efficiency_table, parse_targets
     from esbench.publish.tables.render_table import records
 
-    rows = efficiency_rows(folder, target=target, window=window)
+    rows = efficiency_table(Path(folder), parse_targets(listed(target)), window)
     return pd.DataFrame(records(COLUMNS, rows))
 
 
-def efficiency_rows(
-    folder: str | Path, *, target: str | Sequence[str], window: int
-) -> list[Efficiency]:
-    """The rows of ``efficiency``, which has the same arguments and errors."""
-    from esbench.publish.tables.efficiency_table import efficiency_table, parse_targets
-
-    return efficiency_table(
-        as_path("folder", folder), parse_targets(texts("target", target)), window
-    )
-
-
+@public()
 def plot(
     folder: str | Path,
     *,
-    algorithms: str | Sequence[str] = (),
+    algorithms: Texts = (),
     size: str | tuple[float, float] | None = None,
-    panels: str | Sequence[str] = (),
+    panels: Texts = (),
 ) -> Figure:
     """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps.
 
@@ -203,29 +160,27 @@ def plot(
     """
     from esbench.publish.figures.write_figures import combined_figure
 
-    return combined_figure(as_path("folder", folder), *drawn(algorithms, size, panels))
+    return combined_figure(Path(folder), *drawn(algorithms, size, panels))
 
 
 def drawn(
-    algorithms: str | Sequence[str],
+    algorithms: Texts,
     size: str | tuple[float, float] | None,
-    panels: str | Sequence[str],
+    panels: Texts,
 ) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel]]:
     """The algorithms, the size and the panels that the arguments of ``plot`` mean."""
     from esbench.publish.figures.drawing import parse_size
     from esbench.publish.figures.learning_curves import PANELS
     from esbench.publish.figures.write_figures import parse_panels
 
-    names = [name.strip() for text in texts("algorithms", algorithms) for name in text.split(",")]
+    names = [name.strip() for text in listed(algorithms) for name in text.split(",")]
     if size is not None:
-        lengths = size if isinstance(size, tuple) else (size,)
-        size = parse_size(
-            "x".join(each if isinstance(each, str) else shown(each) for each in lengths)
-        )
-    chosen = ",".join(texts("panels", panels))
+        size = parse_size(size if isinstance(size, str) else "x".join(map(str, size)))
+    chosen = ",".join(listed(panels))
     return names, size, parse_panels(chosen) if panels else PANELS
 
 
+@public()
 def diagnose(path: str | Path) -> list[Diagnosis]:
     """Check the health of training from the diagnostics of its updates, with advice.
 
@@ -243,9 +198,10 @@ def diagnose(path: str | Path) -> list[Diagnosis]:
     """
     from esbench.publish.diagnosis import diagnose as found
 
-    return found(as_path("path", path))
+    return found(Path(path))
 
 
+@public()
 def report(folder: str | Path, *, out: str | Path | None = None, title: str | None = None) -> Path:
     """Write one HTML file with scores, learning curves, diagnostics, settings and versions.
 
@@ -265,8 +221,8 @@ def report(folder: str | Path, *, out: str | Path | None = None, title: str | No
     """
     from esbench.publish.html.report import write_report
 
-    file = None if out is None else as_path("out", out)
-    return write_report(as_path("folder", folder), file, title)
+    file = None if out is None else Path(out)
+    return write_report(Path(folder), file, title)
 
 
 @final
@@ -278,6 +234,7 @@ class History:
     figures: list[Path]
 
 
+@public()
 def history(folders: Sequence[str | Path], *, out: str | Path | None = None) -> History:
     """Show scores, speeds and digests of past checks by commit, and mark where they changed.
 
@@ -294,17 +251,18 @@ def history(folders: Sequence[str | Path], *, out: str | Path | None = None) -> 
     from esbench.publish.figures.history_figure import draw_history
     from esbench.publish.history import history as past
 
-    places = [as_path("folders", folder) for folder in folders]
+    places = [Path(folder) for folder in folders]
     found = past(places)
-    place = places[0] / "figures" if out is None else as_path("out", out)
+    place = places[0] / "figures" if out is None else Path(out)
     return History(found, draw_history(found, place))
 
 
+@public()
 def leaderboard(
     folder: str | Path = LEADERBOARD,
     *,
-    env: str | Sequence[str] = (),
-    algorithm: str | Sequence[str] = (),
+    env: Texts = (),
+    algorithm: Texts = (),
     best: bool = False,
 ) -> pd.DataFrame:
     """The leaderboard, by environment and with the best score first.
@@ -334,13 +292,13 @@ def leaderboard(
 
 
 def ranked(
-    folder: str | Path, env: str | Sequence[str], algorithm: str | Sequence[str]
+    folder: str | Path, env: Texts, algorithm: Texts
 ) -> tuple[list[LeaderboardRow], list[LeaderboardRow]]:
     """The rows of a leaderboard that are asked for, and all rows."""
     from esbench.publish.leaderboard.entries import read_leaderboard, selected
     from esbench.publish.leaderboard.table import leaderboard_rows
 
-    entries = read_leaderboard(as_path("folder", folder))
-    chosen = set(map(id, selected(entries, texts("env", env), texts("algorithm", algorithm))))
+    entries = read_leaderboard(Path(folder))
+    chosen = set(map(id, selected(entries, listed(env), listed(algorithm))))
     rows = leaderboard_rows(entries)
     return [row for row in rows if id(row.entry) in chosen], rows

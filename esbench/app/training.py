@@ -14,15 +14,15 @@ from esbench.app.options import (
     GridLike,
     GridOptions,
     RunOptions,
+    Texts,
     TrialOptions,
     TuneOptions,
     compose,
+    listed,
     open_trials,
-    takes,
-    texts,
+    public,
 )
-from esbench.core.errors import UsageError, require_choice, require_flag, require_integer, shown
-from esbench.core.files import as_path
+from esbench.core.errors import UsageError, require_integer, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TUNING_SEEDS: Final = "1000000-1000002"  # from ``seeding.FIRST_TUNING_SEED`` on
 
 
-@takes(RunOptions)
+@public(RunOptions)
 def run(
     grid: GridLike = None,
     *,
@@ -46,7 +46,7 @@ def run(
     record: Literal["members"] | None = None,
     callback: str | Callback | Sequence[str | Callback] = (),
     quiet: bool = False,
-    track: str | Sequence[str] = (),
+    track: Texts = (),
     episode_timeout: float | None = None,
     trial_timeout: float | None = None,
     display: Display | None = None,
@@ -84,8 +84,6 @@ def run(
     from esbench.integrations.trackers.tracker import make_tracker
     from esbench.results.data_frames import scores_of
 
-    require_flag("quiet", quiet)
-    require_choice("record", record, (None, "members"))
     chosen, at_once = engine_choice(options), options.get("at_once")
     limits = Limits(episode_timeout, trial_timeout)
     given: Sequence[str | Callback] = (
@@ -98,7 +96,7 @@ def run(
     if at_once is None and not all(isinstance(one, ImportedCallback) for one in callbacks):
         at_once = 1
     root, trials = open_trials(grid, options, keep, record is not None)
-    trackers = {name: make_tracker(name, root) for name in texts("track", track)}
+    trackers = {name: make_tracker(name, root) for name in listed(track)}
     train(
         display or PlainDisplay(), trials, chosen, at_once, quiet, callbacks, trackers, root, limits
     )
@@ -183,7 +181,7 @@ class Plan:
         return sum(cost.seconds for cost in self.costs)
 
 
-@takes(RunOptions)
+@public(RunOptions)
 def plan(
     grid: GridLike = None,
     *,
@@ -222,9 +220,7 @@ def engine_choice(options: RunOptions) -> EngineChoice:
     """The engine that options choose."""
     from esbench.experiment.engines import EngineChoice
 
-    mixed = options.get("allow_mixed", False)
-    require_flag("allow_mixed", mixed)
-    name = options.get("engine", "local")
+    name, mixed = options.get("engine", "local"), options.get("allow_mixed", False)
     return EngineChoice(options.get("workers"), name, options.get("address"), mixed)
 
 
@@ -246,7 +242,7 @@ def shard_sizes(grid: GridLike, options: GridOptions, count: int) -> str:
     return describe_shards([trial.spec for trial in grid_trials(typed, Path(), source)], count)
 
 
-@takes(TrialOptions)
+@public(TrialOptions)
 def status(grid: GridLike = None, **options: Unpack[TrialOptions]) -> list[TrialStanding]:
     """Show which trials of a grid are done, running, partial, failed or missing.
 
@@ -274,7 +270,7 @@ def standings(grid: GridLike, **options: Unpack[TrialOptions]) -> tuple[list[Tri
     return [standing(trial) for trial in trials], root
 
 
-@takes(GridOptions)
+@public(GridOptions)
 def expand(grid: GridLike = None, **options: Unpack[GridOptions]) -> Iterator[LabeledSpec]:
     """Yield the trials of a grid by environment, algorithm, policy and seed; nothing is run.
 
@@ -295,7 +291,7 @@ def expand(grid: GridLike = None, **options: Unpack[GridOptions]) -> Iterator[La
     yield from expanded(typed, source, latest_start(typed.init_from))
 
 
-@takes(TuneOptions)
+@public(TuneOptions)
 def tune(
     grid: GridLike = None,
     *,
@@ -347,11 +343,8 @@ def tune(
     from esbench.tuning.summary import summarize, write_best
     from esbench.tuning.tuning_figure import draw_tuning
 
-    show, workers, at_once = (
-        display or PlainDisplay(),
-        options.get("workers"),
-        options.get("at_once"),
-    )
+    show, workers = display or PlainDisplay(), options.get("workers")
+    at_once = options.get("at_once")
     require_integer("trials", trials, 1, MOST)
     require_integer("sampler_seed", sampler_seed, 0, MOST)
     typed, source = compose(grid, options)
@@ -363,7 +356,7 @@ def tune(
     seeds = tuple(parse_seeds(tuning_seeds, "--tuning-seeds"))
     search = Search(seeds, sampler, sampler_seed, RUNGS[-1:] if no_pruning else RUNGS)
     schedule((), WorkerPool(workers).size, at_once)  # refuses wrong numbers before it writes
-    root = Path("results/tuning") / typed.name if out is None else as_path("out", out)
+    root = Path("results/tuning") / typed.name if out is None else Path(out)
     studies = open_studies(typed, source, search, root, storage)
     with WorkerPool(workers) as pool:
 

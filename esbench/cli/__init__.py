@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import signal
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 import typer
 
@@ -20,26 +18,9 @@ from esbench.cli import training_commands, policy_commands, gate_commands, readi
 
 # isort: on
 from esbench.app.display import complain
-from esbench.cli.app import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    app,
-)
+from esbench.cli.app import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, app
 from esbench.core.errors import EsbenchError, UsageError
 from esbench.core.process import end_soon, open_streams, output_error
-
-# Reasons of the file system that no other command line could avoid.
-REFUSALS: Final = {
-    errno.EACCES,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOSPC,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-}
 
 __all__ = [
     "gate_commands",
@@ -95,12 +76,9 @@ def _run() -> int:
         complain("interrupted")
         return EXIT_INTERRUPTED
     except OSError as error:
-        if not _has_current_folder():
-            complain("the current folder has been removed; expected to run in another one")
-            return EXIT_USAGE
-        if error.errno not in REFUSALS or error.filename is None:
+        if error.filename is None:
             raise
-        complain(str(UsageError(f"cannot open {error.filename!s}: {error.strerror}")))
+        complain(f"cannot open {error.filename!s}: {error.strerror}")
         return EXIT_USAGE
     except Exception as error:
         message = getattr(error, "format_message", None)  # of an error of typer's
@@ -111,30 +89,18 @@ def _run() -> int:
         return EXIT_USAGE
 
 
-def _has_current_folder() -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return bool(os.getcwd())  # noqa: PTH109
-    return False
-
-
 def _plain(said: str, arguments: Sequence[str]) -> str:
     """An error of typer in our words; pydantic checks its numbers and choices."""
     found = re.fullmatch(r"Invalid value for '(.*)': Input should be a valid (\w+), .*", said)
     if not found:
         return said.replace("Value error, ", "")
     option, kind = found[1].split(" / ")[0], found[2]
-    given = [
-        after if before == option else before.removeprefix(f"{option}=")
-        for before, after in pairwise([*arguments, ""])
-        if before == option or before.startswith(f"{option}=")
-    ]
-    expected = "an integer" if kind == "integer" else f"a {kind}"
-    return f"{option} {given[-1] if given else ''!r}: expected {expected}"
+    after = " ".join(arguments).partition(option)[2].strip(" =").split(" ")[0]
+    return f"{option} {after!r}: expected {'an' if kind == 'integer' else 'a'} {kind}"
 
 
 def _require_values(arguments: Sequence[str]) -> None:
     """Raises UsageError for an empty argument, which would stand for the current folder."""
     for before, argument in pairwise(["", *arguments]):
         if not argument or re.fullmatch(r"--[\w-]+=", argument):
-            place = before if before.startswith("--") and not argument else argument
-            raise UsageError(f"empty argument{f' of {place}' * bool(place)}: expected a value")
+            raise UsageError(f"empty argument: {before} {argument}: expected a value")

@@ -5,7 +5,6 @@ An option is stated once, in the signature and the docstring of its function in 
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import inspect
@@ -15,8 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, final, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeAlias, final, get_args, get_origin
 
 import typer
 import typer.core
@@ -168,11 +166,10 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def options_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """The options of a function as typer takes them; ``display`` is none."""
-    texts, own = options.argument_texts(function), inspect.unwrap(function)
-    known = _Names({**vars(builtins), **vars(options), **vars(sys.modules[own.__module__])})
+    texts, kinds = options.argument_texts(function), options.argument_types(function)
     chosen = [each for each in _parameters(function) if each.name != "display"]
     words = {each.name: _word(each) for each in chosen}
-    return [_option(each, words, texts[each.name], known) for each in chosen]
+    return [_option(each, words, texts[each.name], kinds[each.name]) for each in chosen]
 
 
 def _word(parameter: inspect.Parameter) -> str:
@@ -188,9 +185,9 @@ def option_word(name: str) -> str:
 
 
 def _option(
-    parameter: inspect.Parameter, words: Mapping[str, str], text: str, known: _Names
+    parameter: inspect.Parameter, words: Mapping[str, str], text: str, found: Any
 ) -> inspect.Parameter:
-    kind, default = _kind(parameter, known), parameter.default
+    kind, default = _kind(parameter.name, found), parameter.default
     text = re.sub(r"``(\w+)``", lambda match: words.get(match[1], match[1]), text)
     text = text[0].upper() + text[1:]
     word = words[parameter.name]
@@ -210,20 +207,11 @@ def _option(
     )
 
 
-@final
-class _Names(dict[str, Any]):
-    """Names of types; those that are not imported at run time can be anything."""
-
-    def __missing__(self, name: str) -> Any:
-        return Any
-
-
-def _kind(parameter: inspect.Parameter, known: _Names) -> Any:
+def _kind(name: str, found: Any) -> Any:
     """The type of an option: of the types of an argument, the one that is written as text."""
-    if parameter.name in TEXTS:
+    if name in TEXTS:
         return str
-    found = eval(parameter.annotation, {}, known)
-    members = get_args(found) if get_origin(found) in {Union, UnionType} else (found,)
+    members = options.members(found)
     for member in members:
         if get_origin(member) is Sequence and {str, Path} & {*_flat(get_args(member))}:
             return list[Path] if Path in _flat(get_args(member)) else list[str]

@@ -50,13 +50,9 @@ class TerminalProgress(GridProgress):
         if self.is_live:
             self._live.stop()
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Print a line that begins with no mark."""
-        self._print(Text(text))
-
-    def show_warning(self, text: str) -> None:
-        """Print a warning."""
-        self._print(Text(text, "yellow"))
+        self._print(Text(text, style))
 
     def _print(self, text: RenderableType) -> None:
         """Print above the table; only a terminal has lines that end between words."""

@@ -175,13 +175,11 @@ def returns_text(returns: Vector) -> str:
     """
     if bad := np.count_nonzero(~np.isfinite(returns)):
         return f"mean {NONE} ({bad} of {counted(returns.size, 'episode')} not finite)"
-    mean, std = float(np.mean(returns)), float(np.std(returns))
-    low, high = float(np.min(returns)), float(np.max(returns))
+    mean = float(np.mean(returns))
     digits = 2 if not mean or abs(mean) >= 1 else 2 - math.floor(math.log10(abs(mean)))
-    return (
-        f"mean {mean:.{digits}f}, std {std:.{digits}f}, min {low:.{digits}f}, "
-        f"max {high:.{digits}f} over {returns.size} episodes"
-    )
+    values = {"mean": mean, "std": np.std(returns), "min": np.min(returns), "max": np.max(returns)}
+    words = ", ".join(f"{name} {value:.{digits}f}" for name, value in values.items())
+    return f"{words} over {returns.size} episodes"
 
 
 def print_comparison(sides: Sides, *, tail: bool = False) -> None:

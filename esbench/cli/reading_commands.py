@@ -72,24 +72,30 @@ def _table(
 ) -> None:
     from esbench.cli.console import print_sheet
     from esbench.publish.tables.render_table import export, records
-    from esbench.publish.tables.score_table import COLUMNS, sheet, wide_frame, wide_sheet
+    from esbench.publish.tables.score_table import (
+        COLUMNS,
+        require_one_layout,
+        score_table,
+        sheet,
+        wide_frame,
+        wide_sheet,
+    )
 
-    wide = values["wide"]
+    folder, wide, by, which, statistic = values.values()
     if wide and format_ == "json":
         raise UsageError(
             "--wide with --format json: expected one of text, markdown, csv, latex; "
             "json has one row per environment and algorithm, without --wide"
         )
-    rows = reading.score_rows(**values, tail=tail)
+    require_one_layout(wide, by, which, statistic, tail)
+    rows = score_table(folder, by, which == "best", statistic)
+    layout = partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by)
     if format_ == "text":
-        shown = partial(sheet, terminal=True, by=values["by"])
-        print_sheet((wide_sheet if wide else shown)(rows, tail=tail), split=wide)
+        print_sheet(layout(rows) if wide else layout(rows, terminal=True), split=wide)
     elif wide and format_ == "csv":
         write(wide_frame(rows, tail=tail).to_csv())
     else:
-        shown = partial(sheet, by=values["by"])
-        table = (wide_sheet if wide else shown)(rows, tail=tail)
-        write(export(table, records(COLUMNS, rows), format_))
+        write(export(layout(rows), records(COLUMNS, rows), format_))
 
 
 @command(
@@ -111,9 +117,10 @@ def _compare(
     ] = False,
 ) -> None:
     from esbench.cli.printing import print_comparison
-    from esbench.publish.tables.comparison_table import export_comparison
+    from esbench.publish.tables.comparison_table import compare_sides, export_comparison
 
-    sides = reading.sides(**values)
+    first, second, root, statistic = values.values()
+    sides = compare_sides(str(first), str(second), root, statistic)
     if format_ == "text":
         print_comparison(sides, tail=tail)
     else:
@@ -128,10 +135,15 @@ def _compare(
 )
 def _efficiency(values: Options, format_: Format = "text") -> None:
     from esbench.cli.console import print_sheet
-    from esbench.publish.tables.efficiency_table import COLUMNS, sheet
+    from esbench.publish.tables.efficiency_table import (
+        COLUMNS,
+        efficiency_table,
+        parse_targets,
+        sheet,
+    )
     from esbench.publish.tables.render_table import export, records
 
-    rows = reading.efficiency_rows(**values)
+    rows = efficiency_table(values["folder"], parse_targets(values["target"]), values["window"])
     if format_ == "text":
         print_sheet(sheet(rows, values["window"], terminal=True))
     else:

@@ -93,9 +93,6 @@ def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     The similarity of the nearest name, as ``difflib`` measures it, is at least ``cutoff``.
     """
     options = sorted(known)
-    listed = name[:LONGEST_WORD].split(",")
-    if len(listed) > 1 and all(each.strip() in options for each in listed):
-        return "expected one name; repeat the option for each"
     lowered = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name[:LONGEST_WORD].lower(), lowered, n=1, cutoff=cutoff)
     if near:
@@ -114,24 +111,18 @@ def require_choice(name: str, value: object, known: Iterable[object]) -> None:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raises UsageError if the value of an argument is no text that can be stored, or is empty."""
-    if not isinstance(value, str) or not value or value.encode(errors="ignore").decode() != value:
+    """Raises UsageError if the value of an argument is no text, or is empty."""
+    if not isinstance(value, str) or not value:
         raise UsageError(f"{name} = {shown(value)}: expected a text")
 
 
-def require_flag(name: str, value: object) -> None:
-    """Raises UsageError if the value of an argument is neither True nor False."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} = {shown(value)}: expected True or False")
-
-
 def shown(value: object) -> str:
-    """A value in a message; Python itself converts no integer of thousands of digits to text."""
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)  # NumPy's too
+    """A value in a message; NumPy's integers look like Python's."""
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     try:
         return repr(int(value) if is_integer else value)  # type: ignore[call-overload]
-    except ValueError:
-        return f"a {type(value).__name__} with too many digits"
+    except ValueError:  # Python writes no integer of thousands of digits
+        return f"a {type(value).__name__} that cannot be written"
 
 
 def require_integer(name: str, value: object, least: int, most: int, why: str = "") -> None:

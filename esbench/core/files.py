@@ -24,22 +24,10 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^\w.+-]", "_", text)
 
 
-def require_path(name: str, value: object) -> None:
-    """Raises UsageError if the argument of a function is no text or path that can exist."""
+def as_path(name: str, value: str | Path) -> Path:
+    """The path that an argument of a function names; UsageError for other types."""
     if not isinstance(value, str | Path):
         raise UsageError(f"{name} = {shown(value)}: expected a path")
-    try:
-        os.lstat(value)
-    except ValueError as error:
-        raise UsageError(f"{name} = {shown(value)}: expected a path; {error}") from None
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise UsageError(f"{name} = {str(value)!r}: {error.strerror}") from None
-
-
-def as_path(name: str, value: str | Path) -> Path:
-    """The path that an argument of a function names; UsageError as ``require_path``."""
-    require_path(name, value)
     return Path(value)
 
 

@@ -223,17 +223,14 @@ def _why_not(plugin: EntryPoint, error: BaseException) -> str:
     missing = isinstance(error, ModuleNotFoundError) and "." not in name
     if not missing or name in {"", _package(plugin.module)}:
         return f"its plugin {plugin.value!r} cannot be imported ({error_text(error)})"
-    return f"the package {name!r} is not installed; {_how_to_install(plugin, name)}"
-
-
-def _how_to_install(plugin: EntryPoint, missing: str) -> str:
-    """The command that installs a package: an extra named as it or the plugin, if there is one."""
-    distribution = plugin.dist
-    extras = distribution.metadata.get_all("Provides-Extra", []) if distribution else []
+    extras = plugin.dist.metadata.get_all("Provides-Extra", []) if plugin.dist else []
     for extra in extras:
-        if distribution and _normalized(extra) in {_normalized(plugin.name), _normalized(missing)}:
-            return f"install it with: {extra_command(distribution.name, extra)}"
-    return f"install the package that provides {missing!r}"
+        if plugin.dist and _normalized(extra) in {_normalized(plugin.name), _normalized(name)}:
+            how = f"install it with: {extra_command(plugin.dist.name, extra)}"
+            break
+    else:
+        how = f"install the package that provides {name!r}"
+    return f"the package {name!r} is not installed; {how}"
 
 
 def extra_command(distribution: str, extra: str) -> str:

@@ -344,7 +344,7 @@ def _parsed(table: Table, source: str) -> EnvironmentFile:
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.environments.make_environment import register_family
+    from esbench.environments.make_environment import module_of, register_family
 
     module, _, registered = name.rpartition(":")
     if module:
@@ -354,9 +354,11 @@ def _require_registered(name: str) -> None:
         gymnasium.spec(registered)
     except gymnasium.error.Error:
         if module:
+            package = module.partition(".")[0]
+            own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
             raise UsageError(
                 f"unknown environment {name!r}; {module!r} registers no {registered!r}; "
-                f"{suggestion(registered, gymnasium.registry, NEAR)}"
+                f"{suggestion(registered, own, NEAR)}"
             ) from None
         near = suggestion(name, {*environment_names(), *gymnasium.registry}, NEAR)
         raise UsageError(

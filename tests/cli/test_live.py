@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 
 from esbench.app.display import few_generations
 from esbench.cli.live import TerminalProgress
@@ -154,38 +152,18 @@ def test_plain_lines_every_ten_seconds_have_all_values_in_columns(tmp_path: Path
 def test_the_table_fits_the_terminal(tmp_path: Path, width: int) -> None:
     (trial,) = make_trials(tmp_path, seeds=[10], **LONG)
     screen = Screen(width)
-    assert [line.split()[-4:] for line in screen.table()] == [["0", "of", "3", "trials"]]
     with screen.display:
         end = screen.play(trial, [-12345.6] * 3, steps=123_456)
-        screen.now = 10_000.0
         _, heading, *rows = screen.table()
         assert all(len(line) <= width for line in [heading, *rows])
-        shown = [column for column in COLUMNS if column in heading.split()]
         left_out = {40: {"best", "sigma", "rank"}, 60: {"best"}}.get(width, set())
-        assert set(COLUMNS) - set(shown) == left_out
-        words = " ".join(rows).split()
-        if width < 140:  # the name and the activity come first
-            assert " ".join(words).startswith(f"{trial.name} scoring 0/100 100 %")
-            assert len(rows) == (3 if width < 80 else 2)
-        else:
-            assert rows[0].startswith(f"{trial.name}  ")
-            assert rows[0].endswith("scoring 0/100")
+        assert set(COLUMNS) - {*heading.split()} == left_out
+        assert len(rows) == (3 if width < 80 else 2 if width < 140 else 1)
         (values,) = (row for row in rows if "-12346" in row)
-        for column in shown:  # values end where their heading ends
-            last = heading.index(column) + len(column)
-            assert values[last - 1] != " "
-            assert values[last : last + 1] in {"", " "}
+        last = heading.index("return") + len("return")  # values end where their heading ends
+        assert values[last - 1 : last + 1].strip() == values[last - 1]
         end()
-        assert " ".join(screen.table()).endswith("1 of 3 trials")
-    lines = screen.lines()
-    (number,) = (n for n, line in enumerate(lines) if "done " in line)
-    ended = lines[number].split("done  ")[1].rstrip()
-    if width == 140:
-        assert ended.startswith(f"{trial.name} score -1234.5")
-    elif width > 40:
-        assert ended == trial.name
-        start = "      score -1234.5  370 k steps  3 generations"
-        assert lines[number + 1].startswith(start)
+    assert any("done " in line for line in screen.lines())
 
 
 def test_trials_side_by_side_have_rows_below_one_heading(tmp_path: Path) -> None:
@@ -200,21 +178,6 @@ def test_trials_side_by_side_have_rows_below_one_heading(tmp_path: Path) -> None
     assert [row.split("  ")[-1] for row in rows] == ["scoring 0/100", "starting"]
     end()
     assert [line[: len(first.name)] for line in screen.table()[2:]] == [second.name]
-
-
-def test_the_bar_counts_the_running_trials(tmp_path: Path) -> None:
-    first, second = make_trials(tmp_path, seeds=[0, 1])
-    screen = Screen()
-    screen.play(first, [1.0])()
-    screen.display.trial_started(second, 0)
-    for record in make_records([1.0] * 4):
-        screen.display.generation_done(second, record)
-    bar = next(screen.display.lines())
-    assert isinstance(bar, Table)
-    (column, *_) = bar.columns
-    (drawn,) = column.cells
-    assert isinstance(drawn, ProgressBar)
-    assert drawn.completed == pytest.approx(1.4)
 
 
 def test_a_resumed_trial_keeps_its_best(trial: Trial) -> None:
@@ -257,26 +220,6 @@ def test_a_budget_of_few_generations_is_named_once(
     assert all("9 generations" in line for line in lines)
     assert len(quiet.lines()) == 2
     assert not [line for line in silent.lines() if "buys" in line]
-
-
-def test_steps_of_a_first_validation_do_not_make_generations_few(trial: Trial) -> None:
-    screen = Screen(120, terminal=False)
-    screen.display.trial_started(trial, 0)
-    first = dataclasses.replace(one_record(), env_steps=900)  # 100 of them of the population
-    screen.display.generation_done(trial, first)
-    assert not [line for line in screen.lines() if "buys" in line]
-
-
-def test_the_episodes_of_a_generation_are_counted(trial: Trial) -> None:
-    screen = Screen()
-    screen.display.trial_started(trial, 0)
-    screen.display.episodes_done(trial, 17, 64)
-    assert screen.activity(trial) == "episodes 17/64"
-    screen.display.generation_done(trial, one_record())
-    assert not screen.activity(trial)
-    screen.display.scoring_started(trial, 100)
-    screen.display.episodes_done(trial, 18, 100)
-    assert screen.activity(trial) == "scoring 18/100"
 
 
 def test_a_warning_breaks_between_words_in_a_terminal(trial: Trial) -> None:

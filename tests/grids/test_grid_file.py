@@ -92,20 +92,6 @@ def test_from_weak_to_strong(tmp_path: Path) -> None:
     assert own["sigma"] == 0.2  # from the environment's file; the algorithm's default is 0.02
 
 
-def test_zero_and_false_override(tmp_path: Path) -> None:
-    overrides = [
-        "algorithms.openai_es.weight_decay=0",
-        "algorithms.openai_es.antithetic=false",
-        "policy.normalize_observations=false",
-        "evaluation.center=false",
-    ]
-    trial, *_ = opened(tmp_path, FULL, overrides=overrides)
-    assert settings(trial, "algorithm")["weight_decay"] == 0
-    assert settings(trial, "algorithm")["antithetic"] is False
-    assert settings(trial, "policy")["normalize_observations"] is False
-    assert trial.spec.evaluation.center is False
-
-
 @pytest.mark.parametrize(
     ("assignment", "key", "value"),
     [
@@ -210,26 +196,18 @@ def test_text_that_is_no_seeds_is_refused(text: str) -> None:
 BAD = [
     ({"environments": ["CartPole-v0.5"]}, ["unknown environment 'CartPole-v0.5'", "CartPole-v"]),
     ({"environments": ["time:NoneOfThese-v0"]}, ["'time' registers no 'NoneOfThese-v0'"]),
-    ({"environments": []}, ["environments = []", "at least 1"]),
-    ({"algorithms": {}}, ["algorithms = {}", "at least 1"]),
     ({"algorithms": ["openai"]}, ["unknown algorithm 'openai'", "did you mean 'openai_es'"]),
     ({"algorithms": {"x": {"algorithm": "opnai_es"}}}, ["'opnai_es' (algorithms.x.algorithm)"]),
     ({"algorithms": {"openai_es": {"sigm": 1}}}, ["algorithms.openai_es.sigm (= 1)", "'sigma'"]),
-    ({"algorithms": {"openai_es": {"sigma": "1"}}}, ['openai_es.sigma = "1": expected a number']),
     ({"algorithms": {"openai_es": {"population_size": -2}}}, ["population_size = -2", "expected"]),
     ({"algorithms": {"openai_es": {"population_size": 7}}}, ["population_size = 7", "even"]),
     ({"policy": {"template": "mpl"}}, ["unknown policy template 'mpl'", "'mlp'"]),
     ({"policy": {"hiden": [3]}}, ["unknown key policy.hiden", "'hidden'"]),
-    ({"policies": {"a": {"hidden": [0]}}}, ["policies.a.hidden.0 = 0"]),
     ({"policy": {"bias": True}, "policies": {"a": {}}}, ["both [policy] and [policies]"]),
-    ({"seeds": []}, ["seeds = []", "at least 1"]),
     ({"name": "../x"}, ['name = "../x"', "folder"]),
     ({"seeds": [1, 2, 1]}, ["seeds", "1 is given 2 times; expected once"]),
-    ({"seeds": [-1]}, ["seeds.0 = -1"]),
     ({"environments": ["CartPole-v1"] * 2}, ["'CartPole-v1' is given 2 times"]),
     ({"budget": {"env_stps": 3}}, ["unknown key budget.env_stps", "'env_steps'"]),
-    ({"budget": {"env_steps": 1.5}}, ["budget.env_steps = 1.5", "integer"]),
-    ({"evaluation": {"episodes": 0}}, ["evaluation.episodes = 0"]),
     ({"environment": {"CartPol-v1": {}}}, ["CartPol-v1", "did you mean 'CartPole-v1'"]),
     (
         {"environment": {"CartPole-v1": {"action_nois": 1}}},
@@ -246,11 +224,7 @@ BAD = [
         ["would share the folder", "a b seed 0", "a/b seed 0"],
     ),
     ({"algorithms": {"..": {"algorithm": "openai_es"}}}, ["algorithms"]),
-    ({"name": ".."}, ['name = ".."']),
-    ({"algorithms": "openai_es"}, ['algorithms = "openai_es": expected a table']),
-    ({"policy": "mlp"}, ['policy = "mlp": expected a table']),
     ({"seed": [1]}, ["unknown key seed", "did you mean 'seeds'"]),
-    ({"algorithms": [1]}, ["algorithms = [1]: expected a table or a list of names"]),
     ({"budget": {"env_steps": [5, 6]}}, ["expected an integer; a list is a sweep only as"]),
     ({"budget": {"target_return": math.nan}}, ["budget.target_return = nan"]),
     ({"algorithms": {"snes": {"sigma": [0.1, math.nan]}}}, ["algorithms.snes.sigma = nan"]),
@@ -413,15 +387,6 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         open_grid("quik")
 
 
-def test_an_edited_grid_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    first, *_ = opened(tmp_path, FULL)
-    with first.folder.locked():
-        first.folder.begin(first.spec, {"labels": first.labels})
-    with pytest.raises(UsageError, match=r"sigma was 0\.02, is now 0\.03"):
-        opened(tmp_path, FULL.replace("sigma = 0.02", "sigma = 0.03"))
-    assert opened(tmp_path, FULL, seeds="0-5")  # more seeds are no edit
-
-
 def test_an_algorithm_may_have_a_policy_of_its_own(tmp_path: Path) -> None:
     text = (
         'environments = ["HalfCheetah-v5"]\nseeds = [0]\npolicy = {hidden = [8]}\n[algorithms]\n'
@@ -474,12 +439,6 @@ def test_a_set_policy_is_that_of_every_environment_and_algorithm(
 ) -> None:
     trials = opened(tmp_path, OWN_POLICIES, overrides=overrides)
     assert [settings(trial, "policy")[key] for trial in trials] == [value] * 4
-
-
-def test_a_set_policy_is_valid_for_every_algorithm(tmp_path: Path) -> None:
-    text = OWN_POLICIES.replace('"mlp", hidden = [2]', '"linear"')
-    with pytest.raises(UsageError, match=r"unknown key algorithms\.pgpe\.policy\.hidden"):
-        opened(tmp_path, text, overrides=["policy.hidden=[3]"])
 
 
 def test_a_set_template_is_that_of_every_environment_and_algorithm(tmp_path: Path) -> None:
