@@ -209,7 +209,7 @@ def _is_a(value: object, kind: Any) -> bool:
         return any(type(value) is type(each) and value == each for each in inside)
     if origin is Sequence:
         is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | dict)
-        return is_list and all(_is_a(each, inside[0]) for each in value)  # type: ignore[union-attr, attr-defined]
+        return is_list and all(_is_a(each, inside[0]) for each in value)  # type: ignore[attr-defined]
     if origin in {int, float}:
         number = Integral if origin is int else Real
         return isinstance(value, number) and not isinstance(value, bool)
@@ -218,7 +218,7 @@ def _is_a(value: object, kind: Any) -> bool:
 
 def _words(kind: Any) -> str:
     """A type in words, such as "'last' or 'best'"."""
-    found = []
+    found: list[str] = []
     for each in members(kind):
         origin = get_origin(each) or each
         found += map(repr, get_args(each)) if origin is Literal else [WORDS.get(origin, "")]
@@ -270,11 +270,9 @@ def compose(grid: GridLike, options: GridOptions) -> tuple[Grid, str]:
 
 
 def _changes(options: GridOptions) -> dict[str, Any]:
-    seeds = options.get("seeds")
-    if isinstance(seeds, Integral):
-        seeds = str(seeds)
-    elif seeds is not None and not isinstance(seeds, str):
-        seeds = ",".join(map(str, seeds))
+    seeds: Any = options.get("seeds")
+    if seeds is not None and not isinstance(seeds, str):
+        seeds = ",".join(map(str, [seeds] if isinstance(seeds, Integral) else seeds))
     return {
         "environments": listed(options.get("env")),
         "algorithms": listed(options.get("algorithm")),
