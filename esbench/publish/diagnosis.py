@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from esbench.results.run import variety
 from esbench.results.statistics.generations import thirds
 from esbench.results.statistics.health import (
     LEVELS,
+    MEASURES,
     HealthFinding,
     Level,
     RunMeasurements,
@@ -27,7 +28,6 @@ from esbench.results.statistics.health import (
 from esbench.store.find_trials import find_trials
 from esbench.store.trial_folder import Status, TrialFolder
 
-_ROW_FIELDS: Final = [field.name for field in fields(RunMeasurements) if field.default is MISSING]
 VARY: Final = "give the environment random starts or, in an Atari game, sticky actions"
 _SHOWN: Final = (
     "center_return",
@@ -89,7 +89,7 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     """The diagnosis of one trial."""
     description, run = folder.description(), run_measurements(folder)
     labels = description["labels"]
-    measures = {name: thirds(getattr(run, name)) for name in _SHOWN}
+    measures = {name: thirds(run[name]) for name in _SHOWN}
     found = [
         *_findings_of_one_limit(run, folder),
         *(held_out_findings(folder.result()) if folder.is_done else ()),
@@ -105,7 +105,7 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
         status=folder.status,
         generations=run.generations,
         env_steps=int(steps[-1]) if steps.size else 0,
-        measures=measures | {"update_norm / radius": thirds(run.update_norm / run.radius)},
+        measures=measures | {"update_norm / radius": thirds(run["update_norm"] / run.radius)},
         findings=tuple(sorted(found, key=lambda item: LEVELS.index(item.level))),
     )
 
@@ -144,7 +144,6 @@ def held_out_findings(result: Json) -> list[HealthFinding]:
 
 def run_measurements(folder: TrialFolder) -> RunMeasurements:
     """The health measurements of a trial."""
-    columns: dict[str, Any] = folder.columns(*_ROW_FIELDS)
     spec = folder.description()["spec"]
     is_agent = spec["policy"] is None
     seeks_returns, has_learning_rate = True, False
@@ -153,7 +152,7 @@ def run_measurements(folder: TrialFolder) -> RunMeasurements:
         seeks_returns = not algorithm.needs_behaviors
         has_learning_rate = "learning_rate" in algorithm.Settings.model_fields
     return RunMeasurements(
-        **{name: values.astype(np.float64) for name, values in columns.items()},
+        {name: each.astype(np.float64) for name, each in folder.columns(*MEASURES).items()},
         num_params=math.nan if is_agent else _num_params(folder),
         reward_shift=spec["environment"]["reward_shift"]
         + spec["algorithm"]["settings"].get("reward_shift", 0.0),

@@ -79,7 +79,7 @@ class Cell(NamedCell):
     @property
     def started(self) -> list[Run]:
         """The runs with a generation."""
-        return [run for run in self.runs if len(run.curve.returns)]
+        return [run for run in self.runs if len(run.curve["center_return"])]
 
     @property
     def trials(self) -> tuple[TrialFolder, ...]:
@@ -150,7 +150,9 @@ class Cell(NamedCell):
         The last row of an agent is written after training, when its policy is known.
         """
         if self.is_agent:
-            return any(bool(np.isfinite(run.curve.returns[:-1]).any()) for run in self.runs)
+            return any(
+                bool(np.isfinite(run.curve["center_return"][:-1]).any()) for run in self.runs
+            )
         return bool(self.spec["evaluation"]["center"])
 
     @property

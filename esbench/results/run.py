@@ -31,18 +31,6 @@ FIRST_DIGESTS: Final = 5  # generations whose digests tell where two runs part
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class TrainingCurve:
-    """What training had spent after each generation, and the return of its unperturbed policy.
-
-    ``totals`` are [generations] by the names of ``COSTS``, ``returns`` are [generations].
-    """
-
-    totals: Mapping[str, Floats]
-    returns: Floats
-
-
-@final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
     """One training seed. What its source does not have is None, NaN or empty.
@@ -88,7 +76,7 @@ class Run:
     @property
     def budget(self) -> float:
         """The steps of its budget; those spent, if all of its ``generations`` have ended it."""
-        budget, ends = self.description["spec"]["budget"], self.curve.totals["env_steps"]
+        budget, ends = self.description["spec"]["budget"], self.curve["env_steps"]
         steps = float(budget["env_steps"])
         return min(steps, float(ends[-1])) if len(ends) == budget["generations"] else steps
 
@@ -122,13 +110,10 @@ class Run:
         return tail_mean([math.nan if value is None else value for value in self.returns])
 
     @cached_property
-    def curve(self) -> TrainingCurve:
-        """The curve of training."""
+    def curve(self) -> Mapping[str, Floats]:
+        """The ``COSTS`` after each generation, and the "center_return", [generations] each."""
         columns = self.folder.columns(*COSTS, "center_return")
-        returns = columns.pop("center_return")
-        return TrainingCurve(
-            {name: each.astype(np.float64) for name, each in columns.items()}, returns
-        )
+        return {name: each.astype(np.float64) for name, each in columns.items()}
 
     @cached_property
     def digests(self) -> tuple[tuple[str, ...], str | None]:
@@ -157,18 +142,18 @@ class Run:
         It is the area under the learning curve, divided by the budget; NaN if it is not finite.
         """
         score = math.nan if self.score is None else self.score
-        return mean_return(self.curve.totals["env_steps"], self.curve.returns, score, budget)
+        return mean_return(self.curve["env_steps"], self.curve["center_return"], score, budget)
 
     def first_totals(
         self, targets: Floats, window: int = WINDOW, costs: Sequence[str] = COSTS
     ) -> dict[str, Floats]:
         """The cost at which each target was first reached, [targets]; infinity if it was not."""
         score = math.nan if self.score is None else self.score
-        values = policy_returns(self.curve.returns, score, window)
+        values = policy_returns(self.curve["center_return"], score, window)
         if self.is_agent:  # its rows have the return after their steps, those of searches before
             values = np.concatenate([[math.nan], values[:-1]])
             values[-1] = np.fmax(values[-1], score)
-        return {cost: first_totals(self.curve.totals[cost], values, targets) for cost in costs}
+        return {cost: first_totals(self.curve[cost], values, targets) for cost in costs}
 
     def _tail(self) -> float:
         if not self.returns:

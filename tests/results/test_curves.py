@@ -11,7 +11,7 @@ import scipy.stats
 
 from esbench.core.errors import UsageError
 from esbench.experiment.watchers import TargetReturn
-from esbench.results.run import Run, TrainingCurve
+from esbench.results.run import Run
 from esbench.results.statistics.curves import (
     align,
     at_start,
@@ -220,6 +220,6 @@ def test_an_agents_row_is_of_the_policy_after_it() -> None:
     ):
         description = {"spec": {"policy": policy}}
         run = Run(seed=0, description=description, known_scores={"mean": score})
-        vars(run)["curve"] = TrainingCurve({"env_steps": steps}, np.array(returns))
+        vars(run)["curve"] = {"env_steps": steps, "center_return": np.array(returns)}
         first = run.first_totals(np.array(targets), costs=["env_steps"])["env_steps"]
         assert first.tolist() == expected

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from esbench.results.statistics.generations import (
     uniform_band,
     uniform_curve_band,
 )
-from esbench.results.statistics.health import RunMeasurements, climbs, findings
+from esbench.results.statistics.health import MEASURES, RunMeasurements, climbs, findings
 
 GENERATIONS = 40
 
@@ -47,19 +46,18 @@ def run(generations: int = GENERATIONS, **given: Any) -> RunMeasurements:
         "episode_length_mean": 100.0,
         **given,
     }
-    arrays = {
-        field.name: np.broadcast_to(np.asarray(values[field.name], np.float64), generations).copy()
-        for field in fields(RunMeasurements)
-        if field.default is MISSING
+    rows = {
+        name: np.broadcast_to(np.asarray(values[name], np.float64), generations).copy()
+        for name in MEASURES
     }
-    rest = {key: value for key, value in given.items() if key not in arrays}
-    return RunMeasurements(**arrays, **{"num_params": 100.0, **rest})
+    rest = {key: value for key, value in given.items() if key not in rows}
+    return RunMeasurements(rows, **{"num_params": 100.0, **rest})
 
 
 def test_a_part_of_a_run_has_its_first_and_its_last_generation() -> None:
     part = run(sigma=np.arange(1.0, GENERATIONS + 1), num_params=7.0).part(3, 5)
-    assert part.sigma.tolist() == [3.0, 4.0, 5.0]
-    assert (part.generations, part.center_return.size, part.num_params) == (3, 3, 7.0)
+    assert part["sigma"].tolist() == [3.0, 4.0, 5.0]
+    assert (part.generations, part["center_return"].size, part.num_params) == (3, 3, 7.0)
 
 
 def told(of: RunMeasurements) -> dict[str, str]:

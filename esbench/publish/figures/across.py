@@ -200,7 +200,7 @@ def _first_totals(run: Run, cell: Cell) -> Floats:
 
 
 def _spent(run: Run) -> float:
-    return float(run.curve.totals["env_steps"][-1])
+    return float(run.curve["env_steps"][-1])
 
 
 def _first_budget(totals: Sequence[Floats], longest: float) -> float:

@@ -47,15 +47,17 @@ class HealthMeasure:
 HEALTH_MEASURES: Final = (
     HealthMeasure(
         "Length of the updates above 0 (radii of the population)",
-        lambda run: np.where(run.update_norm > 0, run.update_norm, np.nan) / run.radius,
+        lambda run: np.where(run["update_norm"] > 0, run["update_norm"], np.nan) / run.radius,
         log=True,
     ),
-    HealthMeasure("Cosine of the updates of two halves", lambda run: run.split_half_cosine),
-    HealthMeasure("Cosine of successive updates", lambda run: run.update_cosine),
-    HealthMeasure("Share of tied returns", lambda run: run.tied_returns, share=True),
-    HealthMeasure("Deviation of the population (sigma)", lambda run: run.sigma, log=True),
-    HealthMeasure("Distance from the start", lambda run: run.distance),
-    HealthMeasure("Drift of observation statistics", lambda run: run.observation_drift, log=True),
+    HealthMeasure("Cosine of the updates of two halves", lambda run: run["split_half_cosine"]),
+    HealthMeasure("Cosine of successive updates", lambda run: run["update_cosine"]),
+    HealthMeasure("Share of tied returns", lambda run: run["tied_returns"], share=True),
+    HealthMeasure("Deviation of the population (sigma)", lambda run: run["sigma"], log=True),
+    HealthMeasure("Distance from the start", lambda run: run["distance"]),
+    HealthMeasure(
+        "Drift of observation statistics", lambda run: run["observation_drift"], log=True
+    ),
 )
 
 
@@ -133,7 +135,7 @@ def _return_charts(shown: LearningCurves, group: Sequence[Cell]) -> list[Json]:
 
 def _chance(runs: Sequence[RunMeasurements]) -> tuple[float, float]:
     """The 95 % band of a point of the rank curve if the ranks carry no information."""
-    members = int(min(run.population_size.min() for run in runs))
+    members = int(min(run["population_size"].min() for run in runs))
     generations = max(1, min(run.generations for run in runs) // GENERATION_POINTS)
     return uniform_curve_band(members, len(runs), generations)
 

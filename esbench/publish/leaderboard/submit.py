@@ -99,7 +99,10 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
         cell=frozen,
         runs=tuple(
             run_summary(
-                run.folder.result(), run.curve.totals["env_steps"], run.curve.returns, run.is_agent
+                run.folder.result(),
+                run.curve["env_steps"],
+                run.curve["center_return"],
+                run.is_agent,
             )
             for run in cell.runs
         ),
@@ -209,12 +212,14 @@ def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
 
 def _curves(cell: Cell) -> EntryCurves | None:
     curves = [run.curve for run in cell.runs]
-    if min(len(curve.returns) for curve in curves) < 2:
+    if min(len(curve["env_steps"]) for curve in curves) < 2:
         return None
-    totals, after = [curve.totals["env_steps"] for curve in curves], cell.is_agent
+    totals, after = [curve["env_steps"] for curve in curves], cell.is_agent
     name = "center_rank_fraction"
     ranks = [run.folder.columns(name)[name] for run in cell.runs]
-    grid, returns = on_grid(totals, [curve.returns for curve in curves], CURVE_POINTS, after=after)
+    grid, returns = on_grid(
+        totals, [curve["center_return"] for curve in curves], CURVE_POINTS, after=after
+    )
     _, shares = on_grid(totals, ranks, CURVE_POINTS, after=after)
     return EntryCurves.rounded(grid, returns, shares)
 

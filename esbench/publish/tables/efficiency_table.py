@@ -210,7 +210,7 @@ def sheet(rows: Sequence[Efficiency], window: int = WINDOW, *, terminal: bool = 
 
 
 def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[Efficiency]:
-    runs = [[run for run in cell.started if run.curve.totals["env_steps"][-1]] for cell in group]
+    runs = [[run for run in cell.started if run.curve["env_steps"][-1]] for cell in group]
     budget = _common_budget(group, runs)
     rows = []
     for cell, members in zip(group, runs, strict=True):
@@ -232,7 +232,7 @@ def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: 
         window = min(window, limits["target_window"])
     found = [run.first_totals(np.array([target]), window) for run in runs]
     totals = {cost: [run[cost][0] for run in found] for cost in COSTS}
-    ends = [run.curve.totals["env_steps"][-1] for run in runs]
+    ends = [run.curve["env_steps"][-1] for run in runs]
     known = bool(runs) and not math.isnan(target)
     reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
@@ -258,7 +258,7 @@ def _mean_returns(runs: Sequence[Run], budget: float) -> list[float | None]:
     A run that is not done counts only if it has spent the budget.
     """
     searches = [run for run in runs if not run.is_agent]
-    spent = [r for r in searches if r.done or r.curve.totals["env_steps"][-1] >= budget]
+    spent = [r for r in searches if r.done or r.curve["env_steps"][-1] >= budget]
     means = [run.mean_return(budget) for run in spent]
     return [mean if math.isfinite(mean) else None for mean in means]
 

@@ -8,8 +8,8 @@ six test functions. A run whose return climbs gets no warning unless its members
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias, final
 
@@ -56,12 +56,21 @@ UNIFORM: Final = 0.01  # significance level of the test that ranks are uniform
 MIN_UNIFORM: Final = 30
 
 
+MEASURES: Final = (
+    *("population_size", "population_return_mean", "population_return_std"),
+    *("population_return_min", "population_return_max", "center_return", "center_rank_fraction"),
+    *("non_finite", "sigma", "update_norm", "tied_returns", "update_cosine", "split_half_cosine"),
+    *("center_norm", "distance", "observation_drift", "episode_length_mean"),
+)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class RunMeasurements:
-    """The measurements of a run, [generations] each, named as in its rows.
+    """The measurements of a run.
 
     Attributes:
+        rows: ``MEASURES`` by name, [generations] each.
         num_params: of the policy; NaN if unknown.
         reward_shift: what training subtracts from every reward.
         seeks_returns: whether the search maximizes returns; novelty search need not.
@@ -69,43 +78,29 @@ class RunMeasurements:
         has_population: whether the algorithm has members; an agent has none.
     """
 
-    population_size: Floats
-    population_return_mean: Floats
-    population_return_std: Floats
-    population_return_min: Floats
-    population_return_max: Floats
-    center_return: Floats
-    center_rank_fraction: Floats
-    non_finite: Floats
-    sigma: Floats
-    update_norm: Floats
-    tied_returns: Floats
-    update_cosine: Floats
-    split_half_cosine: Floats
-    center_norm: Floats
-    distance: Floats
-    observation_drift: Floats
-    episode_length_mean: Floats
+    rows: Mapping[str, Floats]
     num_params: float = math.nan
     reward_shift: float = 0.0
     seeks_returns: bool = True
     has_learning_rate: bool = True
     has_population: bool = True
 
+    def __getitem__(self, name: str) -> Floats:
+        return self.rows[name]
+
     @property
     def generations(self) -> int:
         """The number of generations."""
-        return self.sigma.size
+        return self["sigma"].size
 
     def part(self, first: int, last: int) -> RunMeasurements:
         """The measurements of generations ``first`` to ``last``, counted from 1."""
-        names = [field.name for field in fields(self) if field.default is MISSING]
-        return replace(self, **{name: getattr(self, name)[first - 1 : last] for name in names})
+        return replace(self, rows={k: values[first - 1 : last] for k, values in self.rows.items()})
 
     @property
     def radius(self) -> Floats:
         """The population's radius, sigma sqrt(P), the usual distance of a member; NaN for 0."""
-        return np.where(self.sigma > 0, self.sigma, math.nan) * math.sqrt(self.num_params)
+        return np.where(self["sigma"] > 0, self["sigma"], math.nan) * math.sqrt(self.num_params)
 
 
 @final
@@ -155,17 +150,20 @@ def _applying(rules: Sequence[Rule], run: RunMeasurements) -> Iterator[HealthFin
 
 def _returns(run: RunMeasurements) -> dict[str, Floats]:
     """The known curves of returns by whose they are, the most important one first."""
-    given = {"the center's": run.center_return, "the population's mean": run.population_return_mean}
+    given = {
+        "the center's": run["center_return"],
+        "the population's mean": run["population_return_mean"],
+    }
     return {who: values for who, values in given.items() if np.isfinite(values).all()}
 
 
 def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
-    moved = run.update_norm > 0
+    moved = run["update_norm"] > 0
     if not (run.has_learning_rate and moved.any()):
         return None
-    step = float(np.median(run.update_norm[moved] / run.radius[moved]))
+    step = float(np.median(run["update_norm"][moved] / run.radius[moved]))
     # In a part of a run, the distance is still that from the start of the run.
-    way = float(min(run.distance[-1], run.update_norm.sum()) / np.median(run.radius))
+    way = float(min(run["distance"][-1], run["update_norm"].sum()) / np.median(run.radius))
     if step >= LONG_STEP:
         times = f"{step:.0f}" if step >= 10 else f"{step:.1f}"
         said = f"An update moves the center by {times} times the radius of the population"
@@ -182,11 +180,11 @@ def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
     else:
         return None
     said += ", and the return does not rise"
-    scale = float(run.center_norm[0]) / math.sqrt(run.num_params)
+    scale = float(run["center_norm"][0]) / math.sqrt(run.num_params)
     if _sigma_is_usual(run, scale):
         said += f": the learning rate is too {rate}."
         return HealthFinding(f"learning_rate_too_{rate}", "warning", said, change)
-    beside = f"{float(np.median(run.sigma)):.2g} beside parameters of about {scale:.2g}"
+    beside = f"{float(np.median(run['sigma'])):.2g} beside parameters of about {scale:.2g}"
     said += f": sigma is too {sigma}, {beside}."
     start = "a tenth of the parameters' own scale is a start."
     return HealthFinding(f"sigma_too_{sigma}", "warning", said, f"{other}; {start}")
@@ -201,20 +199,20 @@ def _sigma_is_usual(run: RunMeasurements, scale: float) -> bool:
     if not scale > 0:
         return True
     usual = USUAL_SIGMA * scale
-    moved = run.update_norm > 0
-    sigma = abs(math.log(float(np.median(run.sigma[moved])) / usual))
-    length = float(np.median(run.update_norm[moved])) / math.sqrt(run.num_params)
+    moved = run["update_norm"] > 0
+    sigma = abs(math.log(float(np.median(run["sigma"][moved])) / usual))
+    length = float(np.median(run["update_norm"][moved])) / math.sqrt(run.num_params)
     return sigma <= abs(math.log(length / (GOOD_STEP * usual)))
 
 
 def _same_returns(run: RunMeasurements) -> HealthFinding | None:
-    if not np.median(run.population_size) > 1:
+    if not np.median(run["population_size"]) > 1:
         return None
-    same = run.population_return_min == run.population_return_max
+    same = run["population_return_min"] == run["population_return_max"]
     share = float(np.mean(same))
     if share < SAME_RETURNS:
         return None
-    values = np.unique(run.population_return_max[same])
+    values = np.unique(run["population_return_max"][same])
     what = f", always {three_digits(float(values[0]))}" if values.size == 1 else ""
     return HealthFinding(
         "constant_reward",
@@ -227,8 +225,10 @@ def _same_returns(run: RunMeasurements) -> HealthFinding | None:
 
 
 def _mostly_first(run: RunMeasurements) -> HealthFinding | None:
-    share = float(np.mean(run.center_rank_fraction == 0))
-    if share < MOSTLY_FIRST or np.mean(run.update_norm > 0) < 0.5:  # random search takes no steps
+    share = float(np.mean(run["center_rank_fraction"] == 0))
+    if (
+        share < MOSTLY_FIRST or np.mean(run["update_norm"] > 0) < 0.5
+    ):  # random search takes no steps
         return None
     return HealthFinding(
         "sigma_too_large",
@@ -242,13 +242,13 @@ def _mostly_first(run: RunMeasurements) -> HealthFinding | None:
 def _no_information(run: RunMeasurements) -> HealthFinding | None:
     from scipy.stats import kstest
 
-    ranks, low, high = run.center_rank_fraction, *_chance(run)
-    mean, signal = float(ranks.mean()), mean_interval(run.split_half_cosine)[1]
-    spread, returns = float(np.median(run.population_return_std)), _returns(run)
+    ranks, low, high = run["center_rank_fraction"], *_chance(run)
+    mean, signal = float(ranks.mean()), mean_interval(run["split_half_cosine"])[1]
+    spread, returns = float(np.median(run["population_return_std"])), _returns(run)
     still = bool(returns) and all(gain(values) < spread for values in returns.values())
     if run.generations < MIN_UNIFORM or signal > 0 or not (still and low <= mean <= high):
         return None
-    if not kstest(_spread(ranks, run.population_size), "uniform").pvalue > UNIFORM:
+    if not kstest(_spread(ranks, run["population_size"]), "uniform").pvalue > UNIFORM:
         return None
     ratio = (
         f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
@@ -280,7 +280,9 @@ def _spread(ranks: Floats, sizes: Floats) -> Floats:
 
 
 def _mostly_tied(run: RunMeasurements) -> HealthFinding | None:
-    share = float(np.nanmean(run.tied_returns)) if np.isfinite(run.tied_returns).any() else 0.0
+    share = (
+        float(np.nanmean(run["tied_returns"])) if np.isfinite(run["tied_returns"]).any() else 0.0
+    )
     if share < MOSTLY_TIED:
         return None
     return HealthFinding(
@@ -293,7 +295,7 @@ def _mostly_tied(run: RunMeasurements) -> HealthFinding | None:
 
 
 def _not_finite(run: RunMeasurements) -> HealthFinding | None:
-    share = float(run.non_finite.sum() / run.population_size.sum())
+    share = float(run["non_finite"].sum() / run["population_size"].sum())
     if share < NOT_FINITE:
         return None
     return HealthFinding(
@@ -307,8 +309,8 @@ def _not_finite(run: RunMeasurements) -> HealthFinding | None:
 
 def _ending_early(run: RunMeasurements) -> HealthFinding | None:
     """Whether the shifted return rises because episodes become short, and the return falls."""
-    lengths = run.episode_length_mean
-    shifted = run.population_return_mean - run.reward_shift * lengths
+    lengths = run["episode_length_mean"]
+    shifted = run["population_return_mean"] - run.reward_shift * lengths
     if not (run.seeks_returns and run.reward_shift > 0 and np.isfinite(shifted).all()):
         return None
     first, last = _ends(lengths)
@@ -327,7 +329,7 @@ def _ending_early(run: RunMeasurements) -> HealthFinding | None:
 
 
 def _drifting(run: RunMeasurements) -> HealthFinding | None:
-    late = thirds(run.observation_drift)[2]
+    late = thirds(run["observation_drift"])[2]
     if not late >= DRIFTING:
         return None
     return HealthFinding(
@@ -349,9 +351,9 @@ def _progress(run: RunMeasurements) -> HealthFinding:
     way = _way(who, returns[who]) if who else "in some of them it is not finite"
     if climbs(run):
         last = run.generations // BLOCKS
-        best = run.population_return_max
-        same = run.population_return_min[-last:] == best[-last:]
-        several = run.has_population and np.median(run.population_size) > 1
+        best = run["population_return_max"]
+        same = run["population_return_min"][-last:] == best[-last:]
+        several = run.has_population and np.median(run["population_size"]) > 1
         if several and same.all() and best[-1] == best.max():
             said = f"The return has risen until all members have {three_digits(float(best.max()))}"
             end = "the best of the run: solved, or as good as its episodes can tell."
@@ -360,7 +362,7 @@ def _progress(run: RunMeasurements) -> HealthFinding:
         flat = all(not trend(values[half:])[1] > 0 for values in returns.values())
         end = "; it has leveled off in the second half" if flat else ""
         return HealthFinding("climbing", "ok", f"The return rises: {way}{end}.")
-    spread = float(np.median(run.population_return_std))
+    spread = float(np.median(run["population_return_std"]))
     if returns and all(gain(values) < -spread for values in returns.values()):
         advice = "Lower learning_rate, or let it decay (learning_rate_decay)."
         return HealthFinding("falling", "note", f"The return falls: {way}.", advice)
@@ -369,7 +371,7 @@ def _progress(run: RunMeasurements) -> HealthFinding:
 
 
 def _rank(run: RunMeasurements) -> HealthFinding | None:
-    ranks = run.center_rank_fraction
+    ranks = run["center_rank_fraction"]
     if not np.isfinite(ranks).all():
         return None
     (low, high), (slope, least, most) = _chance(run), trend(ranks)
@@ -384,7 +386,7 @@ def _rank(run: RunMeasurements) -> HealthFinding | None:
 
 
 def _signal(run: RunMeasurements) -> HealthFinding | None:
-    low = mean_interval(run.split_half_cosine)[1]
+    low = mean_interval(run["split_half_cosine"])[1]
     if not math.isfinite(low):
         return None
     clear = "" if low > 0 else ", which may be chance"
@@ -402,11 +404,11 @@ INFORMATION_RULES: Final[tuple[Rule, ...]] = (_rank, _signal)
 
 
 def _chance(run: RunMeasurements) -> tuple[float, float]:
-    return uniform_band(float(np.median(run.population_size)), run.generations)
+    return uniform_band(float(np.median(run["population_size"])), run.generations)
 
 
 def _ratio(run: RunMeasurements) -> str:
-    mean, low, high = map(signal_to_noise, mean_interval(run.split_half_cosine))
+    mean, low, high = map(signal_to_noise, mean_interval(run["split_half_cosine"]))
     return f"{mean:.2g} (95 % interval {low:.2g} to {high:.2g})"
 
 
