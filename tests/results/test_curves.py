@@ -9,12 +9,10 @@ import numpy.testing as npt
 import pytest
 import scipy.stats
 
-from esbench.core.errors import UsageError
 from esbench.experiment.watchers import TargetReturn
 from esbench.results.run import Run
 from esbench.results.statistics.curves import (
     align,
-    at_start,
     blocks,
     expected_running_time,
     first_totals,
@@ -28,10 +26,6 @@ from esbench.results.statistics.curves import (
 )
 
 
-def test_at_start_moves_totals_to_the_generation_they_precede() -> None:
-    npt.assert_array_equal(at_start([10, 25, 30]), [0, 10, 25])
-
-
 def test_align_interpolates_from_the_largest_first_to_the_smallest_last_x() -> None:
     grid, values = align([[0, 10, 20], [5, 15]], [[0, 100, 0], [1, 3]], points=3)
     npt.assert_array_equal(grid, [5, 10, 15])
@@ -41,19 +35,6 @@ def test_align_interpolates_from_the_largest_first_to_the_smallest_last_x() -> N
     npt.assert_array_equal(values[0, :3], [1, 1.5, 2])
     assert np.isnan(values[0, 3:6]).all()
     assert values[0, 6] == 4
-
-
-def test_align_has_no_values_for_runs_that_do_not_overlap() -> None:
-    grid, values = align([[0, 10], [20, 30]], [[1, 2], [3, 4]], points=3)
-    npt.assert_array_equal(grid, [20, 20, 20])
-    assert values.shape == (2, 3)
-    assert np.isnan(values).all()
-
-
-@pytest.mark.parametrize("x", [[1, 0], [0, np.nan]])
-def test_align_refuses_an_x_out_of_order(x: list[float]) -> None:
-    with pytest.raises(UsageError, match="decreases or is NaN"):
-        align([x], [[1, 2]])
 
 
 def test_blocks_average_neighbors() -> None:
@@ -76,15 +57,6 @@ def test_learning_curve_puts_a_return_where_its_policy_was_and_not_after_the_upd
     npt.assert_array_equal(band.x, [0, 5, 10])
     npt.assert_array_equal(band.iqm, [2, 2.5, 3])
     assert band.runs == 2
-
-
-def test_long_runs_are_averaged_and_begin_and_end_within_their_first_and_last_block() -> None:
-    totals = np.arange(1.0, 1001.0)
-    band = learning_curve([totals, totals[:900]], [totals, totals[:900]], points=10)
-    assert band.x.shape == (10,)
-    npt.assert_allclose(band.iqm, band.x + 1)
-    assert 0 < band.x[0] < 100
-    assert 800 < band.x[-1] < 899
 
 
 def test_generation_curve_counts_generations_from_1_and_cuts_to_the_shortest() -> None:

@@ -74,16 +74,6 @@ def test_the_interval_of_many_runs_is_scipys_on_the_same_resamples(runs: int) ->
     np.testing.assert_allclose(bootstrap_interval(values), expected, rtol=1e-12)
 
 
-def test_each_point_has_its_own_interval_whatever_the_order_of_its_runs() -> None:
-    values = np.random.default_rng(0).normal(size=(5, 4))
-    low, high = bootstrap_interval(values)
-    assert low.shape == high.shape == (4,)
-    for point in range(4):
-        alone = bootstrap_interval(values[::-1, point])
-        np.testing.assert_allclose(alone, (low[point], high[point]), rtol=1e-12)
-    assert bootstrap_interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
-
-
 def test_normalized_is_0_at_random_and_1_at_the_reference() -> None:
     assert normalized(-200.0, -200.0, 100.0) == 0
     assert normalized(100.0, -200.0, 100.0) == 1

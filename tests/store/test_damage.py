@@ -16,9 +16,7 @@ from safetensors.numpy import load_file, save_file
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.json_text import parse_json
 from esbench.experiment.trials import Trial
-from esbench.results.data_frames import load_results, load_scores
 from esbench.results.sources import read_folder
-from esbench.store.merge import merge
 from esbench.store.stored_json import FORMAT, write_stored
 from esbench.store.trial_folder import TrialFolder, keep_selected_score, selected_score
 
@@ -161,15 +159,9 @@ DAMAGES: list[tuple[str, Damage]] = [
     *(("state.json", text(STATE, f'"{key}":', '"x":')) for key in ("state", "generation")),
     ("result.json", text("result.json", '"env_steps":', '"x":')),
     ("result.json", values("result.json", score="high")),
-    ("result.json", values("result.json", score=True)),
-    ("result.json", values("result.json", returns="x")),
     ("result.json", values("result.json", generations=10**20)),
-    ("result.json", values("result.json", env_steps=-1)),
     ("trial.json", values("trial.json", labels={"environment": 1, "algorithm": "", "policy": ""})),
-    ("trial.json", values("trial.json", versions={"numpy": [1]})),
     ("trial.json", values("trial.json", resumed_with=3)),
-    ("trial.json", values("trial.json", extended="x")),
-    ("trial.json", values("trial.json", inherited=[1])),
     ("trial.json", no_steps),
     ("state.json", values(STATE, arrays={"file": "../x.safetensors", "size": 1, "sha256": ""})),
     ("best.json", values("best.json", returns=[[]])),
@@ -205,40 +197,27 @@ def test_another_format_is_refused_and_not_called_damage(
     assert error.type is UsageError
 
 
-def first(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    """Change the first of the rows."""
-
-    def changed(rows: bytes) -> bytes:
-        row, *others = rows.splitlines(keepends=True)
-        return b"".join([change(row), *others])
-
-    return changed
-
-
-def steps(value: bytes) -> Callable[[bytes], bytes]:
-    return first(lambda row: row.replace(b'"env_steps":', b'"env_steps":' + value + b',"was":'))
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        *(first(always(line + b"\n")) for line in (b"", b"[]", b"1", b'{"genera')),
-        first(lambda _: b'{"generation": 1}\n'),
-        first(lambda row: row + row),
-        first(lambda row: row[:-1] + row),
-        first(lambda row: row + b"\n"),
-        first(lambda row: row.replace(b",", b",\n", 1)),
-        first(lambda row: row.replace(b'"digest":"', b'"digest":"\xff')),
-        *map(steps, (b'"many"', b"null", b"[1,2]", b"-1", b"1" + b"0" * 30, b"1e999")),
+        lambda row: b"",
+        lambda row: b"[]",
+        lambda row: row + row,
+        lambda row: row + b"\n",
+        lambda row: row + b"\n" + row,
+        lambda row: row.replace(b'"digest":"', b'"digest":"\xff'),
+        lambda row: row.replace(b'"env_steps":', b'"env_steps":"many","was":'),
+        lambda row: row.replace(b'"env_steps":', b'"env_steps":-1,"was":'),
     ],
 )
 def test_a_line_that_is_no_row_is_damage(trial: Trial, change: Callable[[bytes], bytes]) -> None:
     path = trial.folder.path / "metrics.jsonl"
     (trial.folder.path / "result.json").unlink()
-    path.write_bytes(change(path.read_bytes()))
+    row, *others = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([change(row), *others, b""]))
     keys = ("env_steps", "digest")
     for read in (trial.folder.rows, trial.folder.columns, lambda: trial.folder.columns(*keys)):
-        with pytest.raises(DamagedTrialError, match=r"metrics.jsonl is damaged"):
+        with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged"):
             read()
 
 
@@ -258,15 +237,6 @@ def test_only_regular_files_are_read(
     kind(path)
     with pytest.raises(UsageError, match=f"cannot read .*{path.name}"):
         read_all(trial.folder)
-
-
-def test_no_command_passes_over_a_damaged_trial(trial: Trial) -> None:
-    root = trial.folder.path.parents[2]
-    (trial.folder.path / "result.json").unlink()
-    os.mkfifo(trial.folder.path / "result.json")
-    for read in (load_scores, load_results, lambda out: merge([out], out.with_name("new"))):
-        with pytest.raises(UsageError, match="result.json"):
-            read(root)
 
 
 def test_a_kept_checkpoint_of_another_generation_is_damage(trial: Trial) -> None:

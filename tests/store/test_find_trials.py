@@ -66,17 +66,6 @@ def test_an_output_never_replaces_a_file_of_a_trial(root: Path, name: str) -> No
     assert found == ([root, *trials] if name == "trial.json" else trials)
 
 
-def test_linked_folders_are_followed_and_each_trial_is_found_once(root: Path) -> None:
-    trials = [trial.path for trial in find_trials(root)]
-    linked = root.with_name("linked")
-    (linked / "CartPole-v1").mkdir(parents=True)
-    (linked / "CartPole-v1/snes").symlink_to(root / "CartPole-v1/snes")
-    (linked / "again").symlink_to(root)
-    (linked / "CartPole-v1/loop").symlink_to(linked)
-    found = [trial.path.resolve() for trial in find_trials(linked)]
-    assert sorted(found) == sorted(trials)
-
-
 def test_a_wrong_folder_is_one_sentence(root: Path) -> None:
     for wrong, words in (
         (root.with_name("halfcheetha"), repr(str(root))),  # the nearest one

@@ -6,7 +6,6 @@ import shutil
 import signal
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from esbench.experiment.trials import Trial
 from esbench.store import outputs
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
-from esbench.store.trial_folder import TrialFolder
 
 PLACE = Path("CartPole-v1/openai_es")
 
@@ -185,16 +183,6 @@ def test_trials_that_run_are_neither_read_nor_written(
     assert without_locks(tmp_path) == before
 
 
-def test_no_member_is_lost(tmp_path: Path) -> None:
-    a, out = tmp_path / "a", tmp_path / "out"
-    write(a, [0])
-    write(out, [0], 2, None)
-    (out / PLACE / "seed-0" / "members.jsonl.gz").touch()
-    with pytest.raises(UsageError, match="members"):
-        merge([a], out)
-    assert not TrialFolder(out / PLACE / "seed-0").is_done
-
-
 def test_contradictions_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     a, out = tmp_path / "a", tmp_path / "out"
     write(a, [0, 1])
@@ -287,23 +275,6 @@ def test_one_merge_at_a_time_writes_to_a_folder(
     assert not out.exists()
     assert merge([a], out) == {"copied": 1, "replaced": 0, "kept": 0}
     assert not list(out.glob(".*"))
-
-
-def test_a_copied_trial_cannot_start_while_it_is_merged_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "a", [0])
-    merge([tmp_path / "a"], tmp_path / "b")
-    (copied,), copy, free = find_trials(tmp_path / "b"), shutil.copytree, list[bool]()
-
-    def try_to_start(*args: Any, **options: Any) -> Any:
-        with copied.locked() as mine:
-            free.append(mine)
-        return copy(*args, **options)
-
-    monkeypatch.setattr(shutil, "copytree", try_to_start)
-    merge([tmp_path / "b"], tmp_path / "c")
-    assert set(free) == {False}
 
 
 def test_the_command_counts_them(tmp_path: Path, esbench: Run) -> None:

@@ -1,7 +1,6 @@
 """What a trial records of its origin: user code has a version."""
 
 import importlib
-import json
 import os
 import re
 import subprocess
@@ -147,21 +146,6 @@ def test_the_files_of_wrappers_count(tmp_path: Path, own: Path, make_spec: MakeS
     assert sorted(user_code(spec)) == ["holding", "wrapping"]
 
 
-def test_a_folder_of_packages_is_not_one(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
-    folder = tmp_path / "experiments"
-    folder.mkdir()
-    (folder / "behaving.py").write_text("class Path: ...")
-    (folder / "drawing.py").write_text("")
-    spec = make_spec("holding:Hold-v0")
-    environment = spec.environment.model_copy(update={"behavior": "experiments.behaving:Path"})
-    spec = spec.model_copy(update={"environment": environment})
-    before = user_code(spec)
-    assert sorted(before) == ["experiments.behaving", "holding"]
-    (folder / "drawing.py").write_text("# changed")
-    new_process()
-    assert user_code(spec) == before
-
-
 @pytest.mark.parametrize("registry", ["ALGORITHMS", "POLICIES", "BEHAVIORS", "BACKENDS"])
 def test_plugins_of_every_kind_count(
     own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, registry: str
@@ -202,12 +186,6 @@ def test_a_record_stops_no_trial(
             assert sorted(user_code(spec)) == ["__main__", "holding"]
 
 
-def test_packages_of_several_versions_are_named_unless_nothing_depends_on_them() -> None:
-    made = [{"versions": {"numpy": numpy, "scipy": scipy, "jax": None}, "own_code": {}}
-            for numpy, scipy in [("2.3", "1.1"), ("2.4", "1.2"), ("2.3", "1.1")]]  # fmt: skip
-    assert mixture(made) == ["numpy 2.3 and 2.4"]
-
-
 @pytest.mark.parametrize(
     ("change", "packages"),
     [
@@ -226,33 +204,6 @@ def test_installed_packages_have_their_versions_unless_they_are_always_recorded(
     environment = spec.environment.model_copy(update=change)
     found = user_code(spec.model_copy(update={"environment": environment}))
     assert found == {name: version(name) for name in packages}
-
-
-def test_a_table_says_that_seeds_are_of_different_code(esbench: Run, own: Path) -> None:
-    run = [*RUN, "--env", "holding:Hold-v0"]
-    assert esbench(*run, "--seeds", "0")[0] == 0
-    # Another length: Python compiles a file again when its length or its second of change differs.
-    own.write_text(ENVIRONMENT.replace("0.1 * action", "0.25 * action"))
-    new_process()
-    code, printed, _ = esbench(*run, "--seeds", "0-1")
-    said = " ".join(printed.split())
-    assert code == 0
-    versions = [
-        json.loads(path.read_text())["own_code"]["holding"]
-        for path in sorted(own.parent.rglob("trial.json"))
-    ]
-    assert len(set(versions)) == 2
-    assert f"holding {' and '.join(versions)}." in said
-    assert said.count("version of holding") == 1
-    code, printed, _ = esbench("verify", "out", "--workers", "1")
-    said = " ".join(printed.split())
-    assert code == 1
-    assert f"changed: holding {' then, '.join(versions)} now" in said
-    longer = [{"300": "600"}.get(word, word) for word in run]
-    code, printed, _ = esbench(*longer, "--seeds", "0-1", "--extend")
-    said = " ".join(printed.split())
-    assert code == 0
-    assert said.count("version of holding") == 1
 
 
 def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Path) -> None:

@@ -22,12 +22,10 @@ from esbench.core.files import read_bytes
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.results.data_frames import load_results, load_scores
-from esbench.results.run import score_text
 from esbench.store import checkpoints
 from esbench.store import row_files as metrics
 from esbench.store.find_trials import find_trials
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.outputs import write_bytes
 from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
@@ -265,20 +263,6 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
 
 
 @pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        ({"score": 12.34}, "score 12.3"),
-        ({"score": 7}, "score 7.0"),
-        ({"score": math.nan, "returns": [1.0, math.inf, math.nan]}, "score - (2 of 3 held-out "),
-        ({"score": None, "returns": [1.0, None, 2.0]}, "score - (1 of 3 held-out "),
-        ({"score": None}, "score -"),
-    ],
-)
-def test_a_score_in_words(result: dict[str, object], text: str) -> None:
-    assert score_text(result) == text + ("episodes not finite)" if "(" in text else "")
-
-
-@pytest.mark.parametrize(
     ("key", "values"),
     [
         ("versions", [({"numpy": "1"}, 1), ({"numpy": "1"}, 1), ({"numpy": "2"}, 2)]),
@@ -375,19 +359,6 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
     assert [row.generation for row in saved.begin(make_trial().spec, {})] == [1]
     assert checkpointed(saved)["progress"]["generation"] == 1
     assert not list(saved.path.rglob("*.tmp"))
-
-
-def test_who_cannot_write_is_told_whether_something_was_saved(
-    make_trial: Make, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    unmade, folder = TrialFolder(tmp_path / "file" / "trial"), make_trial().folder
-    (folder.path / "lock").mkdir(parents=True)
-    for each in (unmade, folder):
-        with pytest.raises(UsageError, match="cannot write .*; nothing was saved"), each.locked():
-            pass
-    with pytest.raises(UsageError, match="cannot write"):
-        write_bytes(tmp_path / "file" / "figure.png", b"")
 
 
 def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: WorkerPool) -> None:
