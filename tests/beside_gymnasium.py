@@ -47,12 +47,8 @@ def play(
     """Play beside Gymnasium, exposed and not, and return the number of episodes.
 
     ``theirs`` are the name and kwargs of the plain environments, if they are not the backend's.
-
     Slots are reset at different times; where they can, running episodes move to and fro between
-    two backends.
-
-    Raises:
-        DiffersError: an observation, reward, end, info or state is not the same.
+    two backends. DiffersError if an observation, reward, end, info or state is not the same.
     """
     backends: list[Any] = [cls(environment_id, kwargs, slots) for _ in range(1 + exposed)]
     backends[-1].expose()

@@ -1,15 +1,11 @@
 """Small gray frames of Atari games: OpenCV's area interpolation, and only of what has changed.
 
-``AreaResize`` is OpenCV's ``INTER_AREA`` in NumPy, bit for bit. Gymnasium's ``AtariPreprocessing``
-and the vector environment of ``ale_py`` shrink frames with it; OpenCV would be a large dependency
-for one function. A pixel of the small frame is the mean of the rectangle it covers. Pixels at the
-edge count by the part of them that lies inside.
+``AreaResize`` is OpenCV's ``INTER_AREA`` in NumPy, bit for bit; OpenCV would be a large dependency
+for one function. A pixel of the small frame is the mean of the rectangle it covers.
 
-``Screens`` updates the small frames of several emulators only where their screens have changed. Few
-words of eight pixels change from one step to the next, and an emulator returns its screen in
-palette colors much faster than in gray. So the last two screens of each emulator are compared with
-the previous ones in palette colors; only the changed words are made gray and combined, and only
-the blocks that contain one are resized.
+``Screens`` updates the small frames of several emulators only where their screens have changed,
+which are few words of eight pixels. Screens are compared in palette colors, which an emulator
+returns faster than grays; only the changed words are made gray, and only their blocks resized.
 """
 
 from __future__ import annotations
@@ -43,9 +39,8 @@ class AreaResize:
     5 rows of 40 pixels becomes 2 rows of 21.
 
     The sums are of whole numbers below 2^24, so they are exact in float32 in any order of addition.
-    The rounding of a mean half-way between two whole numbers depends on the order in which OpenCV
-    adds; these few means are computed in that order. Hence the bits of a block do not depend on the
-    other blocks.
+    Only a mean half-way between two whole numbers depends on the order in which OpenCV adds; these
+    few are computed in that order.
 
     Attributes:
         grid: the number of blocks from top to bottom and from left to right.
@@ -171,8 +166,7 @@ PAL_HEIGHT: Final = 250  # rows; NTSC games have 210 to 230
 def camera(emulator: AtariEnv) -> tuple[Callable[[Frames], None], Frames]:
     """A function that copies the screen of an emulator, and the gray [256] of its colors.
 
-    Screens are copied in gray for PAL games, whose palette is unknown here, and whenever the first
-    screen of the emulator has other grays than ``NTSC``.
+    Screens are copied in gray for PAL games, or if the first one has other grays than ``NTSC``.
     """
     ale, gray = emulator.ale, np.repeat(np.frombuffer(NTSC, np.uint8), 2)
     picture = np.zeros(ale.getScreenDims(), np.uint8)

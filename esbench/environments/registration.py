@@ -55,12 +55,8 @@ def atari_environments() -> dict[str, tuple[str, str]]:
 def without_alias(name: str, kwargs: Any) -> tuple[str, Any]:
     """The name and arguments of the same protocol here, for an ``ALE/<Game>-v5``.
 
-    ``obs_type`` becomes a part of the name. The ALE's names of other arguments are translated; an
-    argument that no protocol has is refused when the environment is made. Other names are returned
-    as they are.
-
-    Raises:
-        UsageError: arguments of such a game are no table, or the ALE has no such ``obs_type``.
+    ``obs_type`` becomes a part of the name, and the ALE's names of other arguments are translated.
+    Other names are returned as they are. UsageError for arguments that the ALE does not have.
     """
     namespace, _, game = name.partition("/")
     if namespace != "ALE" or atari_environments().get(f"esbench/{game}", ("", ""))[1] != "v5":
@@ -70,10 +66,7 @@ def without_alias(name: str, kwargs: Any) -> tuple[str, Any]:
     own = dict(kwargs)
     observed = own.pop("obs_type", "rgb")
     if observed not in ("rgb", "grayscale", "ram"):
-        raise UsageError(
-            f"{name}: obs_type = {observed!r}: expected 'ram', or 'rgb' or 'grayscale', which both "
-            f"mean the small gray frames of esbench/{game}"
-        )
+        raise UsageError(f"{name}: obs_type = {observed!r}: expected 'ram', 'rgb' or 'grayscale'")
     if own.get("repeat_action_probability") == STICKY:
         del own["repeat_action_probability"]
     if "frameskip" in own:

@@ -14,24 +14,31 @@ print("glfw" in sys.modules, os.environ.get("MUJOCO_GL"))
 """
 
 
-@pytest.mark.parametrize(("variables", "blamed"), [({}, False), ({"MUJOCO_GL": "egl"}, True)])
-def test_an_import_error_mentions_mujoco_gl_only_if_it_was_set(
-    variables: dict[str, str], blamed: bool, tmp_path: Path
-) -> None:
-    (tmp_path / "mujoco.py").write_text("raise AttributeError('no library')")
-    environment = {key: value for key, value in os.environ.items() if key != "MUJOCO_GL"}
-    path = os.pathsep.join([str(tmp_path), *sys.path])
+def run_in(variables: dict[str, str], *arguments: str) -> tuple[int, str, str]:
+    """Run Python with these variables and without those of a screen."""
+    hidden = {"MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"}
+    kept = {key: value for key, value in os.environ.items() if key not in hidden}
     done = subprocess.run(
-        [sys.executable, "-m", "esbench", "run", "--env", "Ant-v5", "--algorithm", "snes"],
-        env={**environment, "PYTHONPATH": path, **variables},
-        cwd=tmp_path,
+        [sys.executable, *arguments],
+        env={**kept, **variables},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2
-    assert "AttributeError: no library" in done.stderr
-    assert ("MUJOCO_GL" in done.stderr) == blamed
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("variables", "named"), [({}, False), ({"MUJOCO_GL": "egl"}, True)])
+def test_an_import_error_mentions_mujoco_gl_only_if_it_was_set(
+    variables: dict[str, str], named: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "mujoco.py").write_text("raise AttributeError('no library')")
+    code, _, error = run_in(
+        {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), **variables},
+        *("-m", "esbench", "run", "--env", "Ant-v5", "--algorithm", "snes"),
+    )
+    assert (code, "AttributeError: no library" in error) == (2, True)
+    assert ("MUJOCO_GL" in error) == named
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a window can always be opened")
@@ -46,13 +53,7 @@ def test_an_import_error_mentions_mujoco_gl_only_if_it_was_set(
 def test_the_package_glfw_is_imported_only_if_there_may_be_a_screen(
     variables: dict[str, str], expected: str
 ) -> None:
-    hidden = {"MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"}
-    environment = {key: value for key, value in os.environ.items() if key not in hidden}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
-        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
-        capture_output=True,
-        text=True,
-        check=True,
+    code, out, _ = run_in(
+        {"PYTHONPATH": os.pathsep.join(sys.path), **variables}, "-W", "ignore", "-c", SCRIPT
     )
-    assert done.stdout.rstrip("\n") == expected
+    assert (code, out.rstrip("\n")) == (0, expected)

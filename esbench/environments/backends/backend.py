@@ -52,10 +52,7 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def serves(cls, environment_id: str, kwargs: dict[str, Any]) -> bool:
-        """Whether this backend plays ``gymnasium.make(environment_id, **kwargs)``.
-
-        The Gymnasium loop serves every environment and is asked last.
-        """
+        """Whether this backend plays ``gymnasium.make(environment_id, **kwargs)``."""
 
     @abstractmethod
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
@@ -67,10 +64,7 @@ class Backend(ABC):
 
     @abstractmethod
     def expose(self) -> None:
-        """Keep what ``info`` and ``environment`` return, which may cost speed.
-
-        Called before the first episode.
-        """
+        """Keep what ``info`` and ``environment`` return; called before the first episode."""
 
     @abstractmethod
     def info(self, slot: int) -> dict[str, Any]:
@@ -78,13 +72,10 @@ class Backend(ABC):
 
     @abstractmethod
     def environment(self, slot: int) -> gymnasium.Env[Any, Any]:
-        """The Gymnasium environment of an exposed slot, for reading only.
+        """The Gymnasium environment of an exposed slot, for reading only; UsageError if none.
 
         A backend that keeps the simulation elsewhere returns an environment with the simulation of
         the slot; its other attributes may belong to another slot.
-
-        Raises:
-            UsageError: this backend has none.
         """
 
     @final
@@ -126,11 +117,7 @@ class FastBackend(Backend, ABC):
     plays: ClassVar[str]
 
     def __init__(self, environment_id: str, kwargs: dict[str, Any], slots: int) -> None:
-        """Make the environment in which episodes begin.
-
-        Raises:
-            UsageError: it cannot be made or is not played by this backend.
-        """
+        """Make the environment in which episodes begin; UsageError if it is not played here."""
         self._env = make_environment(environment_id, kwargs)
         if not self.serves(environment_id, kwargs):
             raise UsageError(
@@ -169,9 +156,7 @@ class FastBackend(Backend, ABC):
         self._rewards.fill(0.0)
         np.copyto(self._rewards[:count], rewards, where=live)
         elapsed += live
-        over = elapsed >= self._limit
-        if truncated is not None:
-            over |= truncated
+        over = elapsed >= self._limit if truncated is None else (elapsed >= self._limit) | truncated
         ended = (terminated | over) & live
         if ended.any():
             self._terminations[:count] |= terminated & ended

@@ -76,7 +76,7 @@ class CartPoleBackend(MovableBackend):
         Florian 2007, "Correct equations for the dynamics of the cart-pole system", as in Gymnasium.
         """
         env = self._plain
-        x, x_dot, theta, theta_dot = state
+        _, x_dot, theta, theta_dot = state
         force = np.where(actions == 1, env.force_mag, -env.force_mag)
         cosine, sine = np.cos(theta), np.sin(theta)
         temp = (force + env.polemass_length * np.square(theta_dot) * sine) / env.total_mass
@@ -84,12 +84,6 @@ class CartPoleBackend(MovableBackend):
             env.length * (4.0 / 3.0 - env.masspole * np.square(cosine) / env.total_mass)
         )
         x_acc = temp - env.polemass_length * theta_acc * cosine / env.total_mass
-        moved: Vector = np.stack(
-            [
-                x + env.tau * x_dot,
-                x_dot + env.tau * x_acc,
-                theta + env.tau * theta_dot,
-                theta_dot + env.tau * theta_acc,
-            ]
-        )
+        velocities = np.stack([x_dot, x_acc, theta_dot, theta_acc])
+        moved: Vector = state + env.tau * velocities
         return moved

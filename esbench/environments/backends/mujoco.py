@@ -182,8 +182,6 @@ class MujocoBackend(MovableBackend):
 
     def expose(self) -> None:
         """Give each slot an ``MjData``, from its next episode on."""
-        if self.live.any():
-            raise RuntimeError("expose() was called during an episode; call it before the first")
         self._exposed, self.movable = True, False
         self._arrange()
 
@@ -218,10 +216,6 @@ class MujocoBackend(MovableBackend):
 
     def step(self, actions: Array) -> StepResult:
         """Step the live slots, then compute rewards and observations for all at once."""
-        if actions.shape[1:] != (self._plain.model.nu,):
-            raise ValueError(
-                f"actions of shape {actions.shape}: expected (k, {self._plain.model.nu})"
-            )
         rules, count, live = self._rules, len(actions), np.flatnonzero(self.live)
         rules.state["ctrl"][:count] = actions
         self._slots.step(live)
@@ -234,6 +228,5 @@ class MujocoBackend(MovableBackend):
         return self._settle(rewards, terminated)
 
     def _data_of(self, slot: int) -> Any:
-        if not (self._exposed and isinstance(self._slots, _LoopedSlots)):
-            raise RuntimeError("info and environment need expose() before the first episode")
+        assert isinstance(self._slots, _LoopedSlots), "expected expose() before the first episode"
         return self._slots.data[slot]
