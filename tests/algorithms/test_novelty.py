@@ -4,7 +4,6 @@ import math
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from scipy import stats
 from searches import centered_ranks, dense_noise
 
 import esbench
@@ -188,24 +187,6 @@ def test_the_schedule_of_the_weight():
 # --- the meta-population ---
 
 
-def parents_with(behaviors, generations, k=10):
-    """The number of times each center is the parent, for these behaviors of the centers."""
-    algorithm = make("ns_es", meta_population_size=len(behaviors), k=k)
-    probe = algorithm.ask()
-    algorithm.tell(probe, np.zeros(len(behaviors)), behaviors)
-    state, counts = algorithm.state_dict(), np.zeros(len(behaviors), int)
-    for generation in range(generations):
-        algorithm.load_state_dict({**state, "generation": generation})
-        counts[algorithm.plan.lineage] += 1
-    return counts
-
-
-@pytest.mark.parametrize("value", [0.0, math.nan])
-def test_without_any_novelty_parents_are_drawn_uniformly(value):
-    counts = parents_with(np.full((4, 2), value), 2000)
-    assert stats.chisquare(counts).pvalue > 0.01
-
-
 @pytest.mark.parametrize(
     ("returns", "best"),
     [
@@ -280,28 +261,6 @@ def test_equal_returns_or_behaviors_move_nothing(name, returns, behaviors, moves
     assert np.array_equal(algorithm.center, before) != moves
     assert (algorithm.state_dict()["optimizers"]["0"] == {}) != moves
     assert algorithm.generation == 1
-
-
-@every_search
-@pytest.mark.parametrize("shaping", SHAPINGS)
-def test_a_failed_member_counts_as_the_worst_in_both(name, shaping):
-    generator = np.random.default_rng(0)
-    returns, behaviors = generator.normal(size=SIZE), generator.normal(size=(SIZE, 2))
-    # Novelty is the distance from 0 here. Ranks see a failed member below all others, the other
-    # shapings see it as the worst of them.
-    below, nearer = (0.0, 1.0) if shaping in {"raw", "normalized"} else (1.0, 0.5)
-    others = np.delete(np.arange(SIZE), 3)
-    worst_returns, worst_behaviors = returns.copy(), behaviors.copy()
-    worst_returns[3] = returns[others].min() - below
-    nearest = others[np.argmin(np.hypot(*behaviors[others].T))]
-    worst_behaviors[3] = nearer * behaviors[nearest]
-    expected, _ = told_once(name, worst_returns, worst_behaviors, shaping=shaping)
-    for value in (math.nan, math.inf, -math.inf):
-        failed_return, failed_behavior = returns.copy(), behaviors.copy()
-        failed_return[3] = failed_behavior[3, 1] = value
-        for told in ((failed_return, behaviors), (returns, failed_behavior)):
-            algorithm, _ = told_once(name, *told, shaping=shaping)
-            np.testing.assert_array_equal(algorithm.center, expected.center)
 
 
 @every_search
