@@ -135,21 +135,19 @@ class OwnAgent(Agent):
         settings: OwnAgentSettings,
         make_environment: MakeEnvironment,
         seed: int,
-        learner: tuple[str, Any],
+        cls: Any,
+        name: str,
     ) -> None:
-        """Make the agent; ``learner`` is the name of the user's class, and the class."""
-        self._name, cls = learner
+        """Make the agent of the user's class ``cls``, which messages call ``name``."""
+        self._name, self._seed = name, seed
         self._make_environment = make_environment
-        self._seed = seed
         self._policy: ActingPolicy | None = None
         arguments = settings.model_extra or {}
-        require_keywords(f"agent {self._name!r}", cls, arguments)
+        require_keywords(f"agent {name!r}", cls, arguments)
         try:
             self._learner = cls(**arguments)
         except Exception as error:  # a user's constructor may raise anything
-            raise UserCodeError(
-                f"agent {self._name!r} cannot be made ({error_text(error)})"
-            ) from error
+            raise UserCodeError(f"agent {name!r} cannot be made ({error_text(error)})") from error
 
     @property
     def policy(self) -> ActingPolicy | None:
@@ -197,7 +195,7 @@ def make_agent(
     if issubclass(cls, Agent):
         made: Agent = cls(settings, make_environment, seed)
         return made
-    return OwnAgent(settings, make_environment, seed, learner=(name, cls))
+    return OwnAgent(settings, make_environment, seed, cls, name)
 
 
 def is_agent_class(cls: Any) -> bool:

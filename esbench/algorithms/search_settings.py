@@ -241,7 +241,7 @@ class SigmaSettings(AlgorithmSettings, ABC):
     def _require_order(self, name: str, value: PerParameter | Vector | None) -> None:
         """Raise a UsageError if ``sigma_min`` exceeds a value."""
         low = getattr(self, "sigma_min", None)
-        if low is None or value is None or 1 != np.size(low) != np.size(value) != 1:
+        if low is None or value is None or len({np.size(low), np.size(value)} - {1}) > 1:
             return  # ``fitting`` refuses vectors of two lengths
         if np.any(np.asarray(low) > np.asarray(value)):
             high = np.asarray(value).tolist()
