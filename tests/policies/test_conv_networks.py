@@ -49,13 +49,28 @@ def frames(count: int, image: tuple[int, ...] = IMAGE, seed: int = 5) -> np.ndar
     return pixels.astype(np.float32)
 
 
+def through_cell(rows: torch.Tensor, units: int, take: FlatParameters) -> torch.Tensor:
+    """Compute the outputs [T, units] of a recurrent layer for the rows of one episode."""
+    cell = torch.nn.LSTMCell(rows.shape[1], units).double().requires_grad_(False)
+    cell.weight_ih.copy_(take(rows.shape[1], 4 * units).T)
+    cell.weight_hh.copy_(take(units, 4 * units).T)
+    cell.bias_ih.copy_(take(4 * units))
+    cell.bias_hh.zero_()
+    state, outputs = None, []
+    for row in rows:
+        state = cell(row[None], state)
+        outputs.append(state[0][0])
+    return torch.stack(outputs)
+
+
 def torch_outputs(
     policy: Policy, parameters: np.ndarray, rows: np.ndarray, reference: np.ndarray | None
 ) -> np.ndarray:
     """Compute the outputs with PyTorch in float64, from parameters rounded to float32.
 
-    With a reference batch, its batch normalization is in training mode on that batch, whose
-    statistics it keeps, and in evaluation mode on the rows.
+    The rows of a recurrent policy are those of one episode. With a reference batch, its batch
+    normalization is in training mode on that batch, whose statistics it keeps, and in evaluation
+    mode on the rows.
     """
     settings: Any = policy.settings
     activate = getattr(torch.nn.functional, settings.activation)
@@ -78,13 +93,15 @@ def torch_outputs(
         torch.from_numpy(given.astype(np.float64)).reshape(-1, *policy.shape) / settings.pixel_max
         for given in ([rows] if reference is None else [reference, rows])
     ]
-    before = policy.shape[0]
+    before, padding = policy.shape[0], getattr(settings, "padding", 0)
     for channels, window, stride in settings.layers:
         kernel = take(window, window, before, channels).permute(3, 2, 0, 1)
-        values = units([torch.conv2d(x, kernel, stride=stride) for x in values], channels)
+        values = units([torch.conv2d(x, kernel, None, stride, padding) for x in values], channels)
         before = channels
     values = [x.permute(0, 2, 3, 1).flatten(1) for x in values]
-    for inputs, count in pairwise([values[0].shape[1], *settings.hidden]):
+    if hasattr(settings, "units"):
+        values = [through_cell(values[0], settings.units, take)]
+    for inputs, count in pairwise([values[0].shape[1], *getattr(settings, "hidden", ())]):
         weights = take(inputs, count)
         values = units([x @ weights for x in values], count)
     outputs = values[-1] @ take(values[-1].shape[1], policy.num_outputs) + take(policy.num_outputs)
@@ -225,42 +242,8 @@ def test_normalized_observations_are_not_divided_by_the_largest_pixel(name: str)
     npt.assert_array_equal(*outputs)
 
 
-# The recurrent policy, against Conv2d and LSTMCell, over several steps.
-
 FRAME = (1, 42, 42)
 STEPS = 5
-
-
-def recurrent_outputs(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Compute one episode of rows [T, inputs] with Conv2d and LSTMCell, in float64."""
-    settings: Any = policy.settings
-    activate = getattr(torch.nn.functional, settings.activation)
-    take = FlatParameters(parameters)
-    values = torch.from_numpy(rows.astype(np.float64)).reshape(-1, *policy.shape) / 255.0
-    before = policy.shape[0]
-    with torch.no_grad():
-        for channels, window, stride in settings.layers:
-            layer = torch.nn.Conv2d(before, channels, window, stride, settings.padding).double()
-            layer.weight.copy_(take(window, window, before, channels).permute(3, 2, 0, 1))
-            layer.bias.copy_(take(channels))
-            values, before = activate(layer(values)), channels
-        values = values.permute(0, 2, 3, 1).flatten(1)
-        features, units = values.shape[1], settings.units
-        cell = torch.nn.LSTMCell(features, units).double()
-        cell.weight_ih.copy_(take(features, 4 * units).T)
-        cell.weight_hh.copy_(take(units, 4 * units).T)
-        cell.bias_ih.copy_(take(4 * units))
-        cell.bias_hh.zero_()
-        weights, bias = take(units, policy.num_outputs), take(policy.num_outputs)
-        assert take.left == 0
-        state, outputs = None, []
-        for row in values:
-            state = cell(row[None], state)
-            outputs.append(state[0][0] @ weights + bias)
-        found = torch.stack(outputs)
-        if settings.output_activation != "identity":
-            found = getattr(torch.nn.functional, settings.output_activation)(found)
-    return found.numpy()
 
 
 def test_the_recurrent_policy_has_as_many_parameters_as_pytorch_es() -> None:
@@ -286,7 +269,7 @@ def test_several_steps_are_those_of_torch(image: tuple[int, ...], settings: dict
     outputs = np.array([batch.forward(rows[:, step]) for step in range(STEPS)])
     assert outputs.dtype == np.float32
     for slot, member in enumerate(parameters):
-        expected = recurrent_outputs(policy, member, rows[slot])
+        expected = torch_outputs(policy, member, rows[slot], None)
         assert np.abs(expected[1:] - expected[:-1]).max() > 1e-3  # what was before shows
         npt.assert_allclose(outputs[:, slot], expected, atol=2e-5 * np.abs(expected).max())
 
