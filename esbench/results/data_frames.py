@@ -118,17 +118,7 @@ def load_members(trial: Path | str) -> pd.DataFrame:
             f"{folder.path} has no members' data; expected a trial of "
             "'esbench run --record members'"
         )
-    names = dict.fromkeys(name for table in tables for name in table)
-    missing = [np.full(len(table["generation"]), np.nan) for table in tables]
-    return pd.DataFrame(
-        {
-            name: np.concatenate(
-                [table.get(name, nan) for table, nan in zip(tables, missing, strict=True)]
-            )
-            for name in names
-        },
-        copy=False,
-    )
+    return pd.concat(map(pd.DataFrame, tables), ignore_index=True)
 
 
 def _members_table(row: Json) -> dict[str, np.ndarray[Any, Any]]:

@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, final
+from typing import Annotated, Any, Final, final
 
 from pydantic import Field
 
@@ -83,7 +83,7 @@ def mixture(descriptions: Sequence[Json]) -> list[str]:
     """
     found: dict[str, dict[str, None]] = {}
     for part in (part for description in descriptions for part in _parts(description)):
-        for package, used in (_table(part, "versions") | user_code_of(part)).items():
+        for package, used in (_versions_of(part) | user_code_of(part)).items():
             if used and package not in NO_DIGEST_DEPENDS_ON:
                 found.setdefault(package, {})[str(used)] = None
     several = {package: versions for package, versions in found.items() if len(versions) > 1}
@@ -118,7 +118,7 @@ def user_code_of(description: Json) -> dict[str, Any]:
     They explain a difference but do not excuse it: a change in the user's algorithm or environment
     is what the gate must detect.
     """
-    return _table(description, "own_code")
+    return description.get("own_code") or {}
 
 
 def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
@@ -132,7 +132,7 @@ def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
 
 def all_own_code(description: Json) -> list[tuple[str, str]]:
     """The user code that a trial was begun and resumed with, without what ``changes`` compares."""
-    every = _table(description, "versions")
+    every = _versions_of(description)
     return [
         (name, str(version))
         for part in _parts(description)
@@ -143,17 +143,15 @@ def all_own_code(description: Json) -> list[tuple[str, str]]:
 
 def _parts(description: Json) -> list[Json]:
     """The records of a trial's begin and of every time it was resumed."""
-    resumed = description.get("resumed_with") or []
-    return [description, *(part for part in resumed if isinstance(part, dict))]
+    return [description, *(description.get("resumed_with") or [])]
 
 
-def _table(description: Json, key: str) -> dict[str, Any]:
-    found = description.get(key)
-    return found if isinstance(found, dict) else {}
+def _versions_of(description: Json) -> dict[str, Any]:
+    return description.get("versions") or {}
 
 
 def _other_processor(first: Json, part: Json) -> bool:
-    before, after = (Origin(hardware=_table(each, "hardware")) for each in (first, part))
+    before, after = (Origin(hardware=each.get("hardware") or {}) for each in (first, part))
     return bool(after.hardware and changes(before, after))
 
 
@@ -163,17 +161,8 @@ def _machine(origin: Origin) -> dict[str, str]:
 
 
 PACKAGES: Final = (
-    "torch",
-    "gymnasium",
-    "mujoco",
-    "ale-py",
-    "numpy",
-    "scipy",
-    "cmaes",
-    "evotorch",
-    "evosax",
-    "jax",
-    "safetensors",
+    *("torch", "gymnasium", "mujoco", "ale-py", "numpy", "scipy"),
+    *("cmaes", "evotorch", "evosax", "jax", "safetensors"),
 )
 _DIGITS: Final = 12
 OWN_FILES: Final = "sha256:"  # begins the version of own files, which are not installed
@@ -226,10 +215,9 @@ def _program() -> list[str]:
 
 def _package_name(folder: Path) -> str:
     """The import name of a package in a folder."""
-    names = [folder.name]
-    while (folder := folder.parent).joinpath("__init__.py").exists():
-        names.insert(0, folder.name)
-    return ".".join(names)
+    above = folder.parent
+    own = folder.name
+    return f"{_package_name(above)}.{own}" if (above / "__init__.py").exists() else own
 
 
 def _package_version(package: str) -> str | None:
@@ -268,17 +256,8 @@ def _git(folder: Path, *arguments: str) -> str:
 def _cpu(key: str) -> str:
     """A line of the kernel's description of the processor; empty if there is none."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith(key):
-                return line.partition(":")[2].strip()
-    return ""
-
-
-@final
-class _Source(NamedTuple):
-    folder: Path
-    files: tuple[Path, ...]
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    return next((x.partition(":")[2].strip() for x in lines if x.startswith(key)), "")
 
 
 def user_code(spec: TrialSpec) -> dict[str, str]:
@@ -329,12 +308,12 @@ def _versions(module: str) -> dict[str, str]:
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         name = ".".join(parts[:count])
-        source = _source(name)
-        if source is None:  # a namespace package, or not found
+        path = _source(name)
+        if path is None:  # a namespace package, or not found
             continue
-        if any(source.folder.is_relative_to(folder) for folder in _installed()):
+        if any(path.is_relative_to(folder) for folder in _installed()):
             return {each: version(each) for each in _distributions().get(parts[0], [])}
-        return {name: _digest(source)}
+        return {name: _digest(path)}
     return {}
 
 
@@ -366,8 +345,8 @@ def _modules(spec: TrialSpec) -> Iterator[str]:
             yield registry.get(name).__module__
 
 
-def _source(name: str) -> _Source | None:
-    """The files of a module or regular package; None if it has none."""
+def _source(name: str) -> Path | None:
+    """The file of a module or regular package; None if it has none."""
     file: str | None = None
     if loaded := sys.modules.get(name):
         file = getattr(loaded, "__file__", None)
@@ -375,13 +354,7 @@ def _source(name: str) -> _Source | None:
         with contextlib.suppress(ImportError, ValueError):
             spec = find_spec(name)
             file = spec.origin if spec is not None and spec.has_location else None
-    if file is None or not Path(file).is_file():
-        return None
-    path = Path(file).resolve()
-    if path.name != "__init__.py":
-        return _Source(path.parent, (path,))
-    files = sorted(each for each in path.parent.rglob("*.py") if each.is_file())
-    return _Source(path.parent, tuple(files))
+    return Path(file).resolve() if file is not None and Path(file).is_file() else None
 
 
 def _installed() -> set[Path]:
@@ -396,13 +369,16 @@ def _distributions() -> dict[str, list[str]]:
     return dict(packages_distributions())
 
 
-@cache  # by content, so that all names of one package agree
-def _digest(source: _Source) -> str:
-    digest = hashlib.sha256()
+@cache
+def _digest(path: Path) -> str:
+    """The version of a module's file, or of all Python files of a package."""
+    digest, files = hashlib.sha256(), [path]
+    if path.name == "__init__.py":
+        files = sorted(each for each in path.parent.rglob("*.py") if each.is_file())
     try:
-        for path in source.files:
-            content = path.read_bytes()
-            name = path.relative_to(source.folder).as_posix()
+        for each in files:
+            content = each.read_bytes()
+            name = each.relative_to(path.parent).as_posix()
             digest.update(f"{name} {len(content)}\n".encode() + content)
     except OSError as error:
         return f"not readable ({error.strerror})"
