@@ -12,7 +12,6 @@ from esbench.core.arrays import Floats
 from esbench.results.statistics.significance import (
     OMNIBUS,
     PERMUTATIONS,
-    adjusted,
     change_points,
     compare,
     compare_across,
@@ -52,11 +51,6 @@ def test_across_environments_the_probability_is_the_mean_and_the_difference_pool
     assert (alone.value, alone.low, alone.high) == pytest.approx((one.value, one.low, one.high))
     assert 1 - twice.low == pytest.approx((1 - one.low) / math.sqrt(2))
     assert difference.value > 0
-
-
-def test_p_values_are_adjusted_for_their_number() -> None:
-    several = [compare(HIGH, LOW), compare(LOW, LOW)]
-    np.testing.assert_allclose(adjusted(several), [2 * 2 / 126, 1.0])
 
 
 def test_standings_by_hand() -> None:

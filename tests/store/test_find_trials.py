@@ -73,3 +73,14 @@ def test_a_wrong_folder_is_one_sentence(root: Path) -> None:
     ):
         with pytest.raises(UsageError, match=words):
             find_trials(wrong)
+
+
+def test_linked_folders_are_followed_and_each_trial_is_found_once(root: Path) -> None:
+    trials = [trial.path for trial in find_trials(root)]
+    linked = root.with_name("linked")
+    (linked / "CartPole-v1").mkdir(parents=True)
+    (linked / "CartPole-v1/snes").symlink_to(root / "CartPole-v1/snes")
+    (linked / "again").symlink_to(root)
+    (linked / "CartPole-v1/loop").symlink_to(linked)
+    found = [trial.path.resolve() for trial in find_trials(linked)]
+    assert sorted(found) == sorted(trials)

@@ -18,6 +18,7 @@ from esbench.experiment.trials import Trial
 from esbench.store import outputs
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
+from esbench.store.trial_folder import TrialFolder
 
 PLACE = Path("CartPole-v1/openai_es")
 
@@ -285,3 +286,13 @@ def test_the_command_counts_them(tmp_path: Path, esbench: Run) -> None:
     assert package.merge(["a", "b"], out="out") == {"copied": 0, "replaced": 0, "kept": 3}
     assert "3 there already" in esbench("merge", "a", "b", "--out", "out")[1]
     assert esbench("merge", "a", "none", "--out", "out")[0] == 2
+
+
+def test_no_member_is_lost(tmp_path: Path) -> None:
+    a, out = tmp_path / "a", tmp_path / "out"
+    write(a, [0])
+    write(out, [0], 2, None)
+    (out / PLACE / "seed-0" / "members.jsonl.gz").touch()
+    with pytest.raises(UsageError, match="members"):
+        merge([a], out)
+    assert not TrialFolder(out / PLACE / "seed-0").is_done

@@ -39,9 +39,9 @@ from esbench.results.statistics.significance import (
     LEVEL,
     Comparison,
     Estimate,
-    adjusted,
     compare,
     compare_across,
+    holm,
 )
 
 if TYPE_CHECKING:
@@ -124,9 +124,10 @@ def compare_sides(
         )
     scored = [_scored(pair, statistic) for pair in matched]
     comparisons = [compare(a.scores, b.scores) for a, b in scored]
+    p_values = holm([comparison.p_value for comparison in comparisons])
     pairs = tuple(
         Pair(a, b, comparison, float(p))
-        for (a, b), comparison, p in zip(scored, comparisons, adjusted(comparisons), strict=True)
+        for (a, b), comparison, p in zip(scored, comparisons, p_values, strict=True)
     )
     left_out = [cell for cell in (*ours, *theirs) if not any(cell in pair for pair in matched)]
     common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}

@@ -135,11 +135,6 @@ def standings(sides: Sequence[npt.ArrayLike]) -> list[Standing]:
     return found
 
 
-def adjusted(comparisons: Sequence[Comparison]) -> Floats:
-    """The p-values with Holm's correction: [comparisons]."""
-    return holm([comparison.p_value for comparison in comparisons])
-
-
 def _difference(strata: Sequence[npt.ArrayLike]) -> Estimate:
     """The difference of the IQM over the first half of the strata and that over the second."""
     half = len(strata) // 2
