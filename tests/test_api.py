@@ -107,18 +107,6 @@ def test_a_class_that_workers_cannot_import_is_refused() -> None:
         esbench.make_trainer("openai_es", env="CartPole-v1", policy=Local)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"env_steps": 100}, "budget={'env_steps': 100}"),
-        ({"episodes": 5}, "evaluation={'episodes'"),
-    ],
-)
-def test_a_budget_that_is_given_as_a_setting_is_named(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        esbench.make_trainer("openai_es", env="CartPole-v1", **given)
-
-
 def test_an_environment_that_is_no_name_is_refused() -> None:
     env: Any = gymnasium.make("CartPole-v1")
     for given in (env, ["CartPole-v1"]):

@@ -18,7 +18,6 @@ import esbench as package
 from esbench import GenerationRecord, Stop, UsageError
 from esbench.app.training import TUNING_SEEDS
 from esbench.core.seeding import FIRST_TUNING_SEED
-from esbench.experiment.watchers import ImportedCallback
 from esbench.grids.compose import parse_seeds
 from esbench.publish.figures.write_figures import drawings
 
@@ -121,11 +120,6 @@ def test_an_agent_has_no_members_to_record(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_what_a_callback_may_not_return_names_it(callbacks: str) -> None:
-    with pytest.raises(UsageError, match="wrong returned True"):
-        ImportedCallback(f"{callbacks}:wrong")(None)  # type: ignore[arg-type]
-
-
 def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="package.file:function"):
         esbench.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)
@@ -203,20 +197,6 @@ def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> N
     )
 
 
-def test_a_wide_table_has_the_order_of_the_command(scores: Path, esbench: Run) -> None:
-    from esbench import table
-
-    lines = esbench("table", str(scores), "--wide", "--format", "markdown")[1].splitlines()
-    names = [line.split("|")[1].strip().replace("\\", "") for line in lines if line[:1] == "|"]
-    frame, long = table(scores, wide=True), table(scores)
-    assert frame.index.tolist() == names[2:5]
-    for name, row in frame.iterrows():
-        own = long[long["algorithm"] == name].set_index("environment")["score"]
-        assert row.to_dict() == own.to_dict()
-    text = esbench("table", str(scores), "--wide", "--format", "csv")[1]
-    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text), index_col="algorithm"), frame)
-
-
 def test_a_table_by_a_setting_has_its_values(tmp_path: Path) -> None:
     for sigma in (0.2, 0.1):
         sweep = {"algorithms": {f"openai_es sigma={sigma}": {"algorithm": "openai_es"}}}
@@ -262,15 +242,6 @@ def test_a_plot_is_one_figure_that_pyplot_does_not_know(scores: Path) -> None:
         assert image.width / image.height == pytest.approx(
             figure.get_figwidth() / figure.get_figheight(), abs=0.01
         )
-
-
-def test_the_size_of_a_plot_is_that_of_each_part(scores: Path) -> None:
-    folder = scores / "CartPole-v1"
-    figure = esbench.plot(folder, size=(3.5, 6))
-    parts = len(drawings(folder))
-    assert figure.get_size_inches().tolist() == [3.5, 6 * parts]
-    with pytest.raises(UsageError, match="6.6x3.2"):
-        esbench.plot(folder, size="3")
 
 
 def test_functions_read_what_commands_print(scores: Path, tmp_path: Path, esbench: Run) -> None:

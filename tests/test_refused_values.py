@@ -146,12 +146,6 @@ def test_wrong_arguments_of_other_functions(call: Callable[[], object]) -> None:
         call()
 
 
-def test_a_generation_of_too_many_episodes() -> None:
-    settings = {"population_size": 10**6, "environment": {"episodes_per_member": 100}}
-    with pytest.raises(UsageError, match="population_size = 1000000 with episodes_per_member"):
-        es.make_trainer("openai_es", env="CartPole-v1", workers=1, **settings)
-
-
 def test_long_values_are_shortened_and_short_ones_are_kept() -> None:
     assert shortened("a b " * 10) == "a b " * 10
     text = shortened(f"unknown {LONG!r}; did you mean 'y'?")

@@ -7,7 +7,6 @@ import pytest
 from command_line import finished
 
 import esbench
-from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core import registry as registry_module
 from esbench.core.errors import UsageError
@@ -166,11 +165,6 @@ def test_the_registries_hold_the_built_in_classes():
         assert registry.group == f"esbench.{registry.package.rpartition('.')[2]}"
         for name in registry.names():
             assert registry.get(name).__doc__
-    assert esbench.register_algorithm == ALGORITHMS.register
-    assert esbench.register_agent == AGENTS.register
-    assert esbench.register_policy == POLICIES.register
-    assert esbench.register_backend == BACKENDS.register
-    assert esbench.register_tracker == TRACKERS.register
 
 
 SCRIPT = """

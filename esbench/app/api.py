@@ -24,7 +24,6 @@ from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trainers import is_agent
-from esbench.grids.trial_spec import BudgetSpec, EvaluationSpec
 from esbench.policies.policy import POLICIES
 
 MOST_SEED: Final = 2**64  # of a search without a trial
@@ -201,7 +200,6 @@ def make_trainer(
         for key, value in settings.items()
     }
     name = _named("algorithm", algorithm)
-    _require_no_budget(name, settings)
     if policy is not None and is_agent(name):
         values["policy"], policy = _named("policy", policy), None
     template = {} if policy is None else {"template": _named("policy", policy)}
@@ -234,20 +232,6 @@ def make_trainer(
             trainer = owned.enter_context(open_trial(trial, pool))
         trainer.own(owned)
     return trainer
-
-
-def _require_no_budget(name: str, settings: Table) -> None:
-    """Raises UsageError if a setting of the budget or the evaluation is given to an algorithm."""
-    if ":" in name or is_agent(name):
-        return
-    own = algorithm_class(name).Settings.model_fields
-    for table, model in (("budget", BudgetSpec), ("evaluation", EvaluationSpec)):
-        for key in sorted(settings.keys() & model.model_fields.keys() - own.keys()):
-            value = shown(settings[key])
-            raise UsageError(
-                f"{key} = {value}: {name} has no such setting; did you mean {table}={{{key!r}: "
-                f"{value}}}?"
-            )
 
 
 def _named(kind: str, value: Any) -> Any:

@@ -234,6 +234,7 @@ def verify(
     return found
 
 
+@public()
 def submit(
     folder: str | Path, *, out: str | Path = LEADERBOARD, display: Display | None = None
 ) -> dict[Path, SubmitAction]:

@@ -19,7 +19,6 @@ from esbench.core.errors import UsageError, error_text, suggestion
 
 Table = dict[str, Any]
 
-MOST_SENTENCES: Final = 10  # of one table
 MOST: Final = 10**15  # of anything that is counted, and the budget of "esbench bench"
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST)]
 MOST_PARAMS: Final = 10**9  # of a policy; 8 GB for each vector of them
@@ -34,9 +33,6 @@ _PLAIN_WORDS: Final = {
     "an object": "a table",
     "a valid ": "a ",
 }
-# Errors of a list that cannot be meant as a sweep, because no single value is expected.
-_NOT_OF_VALUES: Final = frozenset({"dict_type", "model_type", "model_attributes_type", "too_short"})
-_NO_SWEEP: Final = "; a list is a sweep only as a setting of an algorithm in a grid"
 
 
 class Settings(BaseModel, ABC):
@@ -137,20 +133,12 @@ def _sentences(
 ) -> list[str]:
     """One line per wrong key; the expectations of a union's branches are joined."""
     lines: dict[str, str] = {}
-    hints: dict[str, str] = {}
-    above = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
-        if error["type"] == "too_short" and error["loc"] in above:
-            continue  # it counts only the items that have no error
-        path = [
-            str(part)
-            for place, part in enumerate(error["loc"], 1)
-            if not _is_branch(part)
-            or (error["type"] == "extra_forbidden" and place == len(error["loc"]))
-        ]
+        path = [str(part) for part in error["loc"] if not _is_branch(part)]
+        if error["type"] == "extra_forbidden" and _is_branch(error["loc"][-1]):
+            path.append(str(error["loc"][-1]))
         key = ".".join(part for part in (prefix, *path) if part)
-        problem = _problem(error)
-        seen = f"{key} = {_show(error['input'])}"
+        seen, problem = f"{key} = {_show(error['input'])}", _problem(error)
         match error["type"]:
             case "json_invalid":
                 lines[key] = f"{prefix or 'a value'}: expected plain text, not too deeply nested"
@@ -166,11 +154,7 @@ def _sentences(
                 lines[key] += f", or {problem.removeprefix('expected ')}"
             case _:
                 lines[key] = f"{seen}: {problem}"
-                is_value = error["type"] not in _NOT_OF_VALUES
-                hints[key] = _NO_SWEEP if is_value and isinstance(error["input"], list) else ""
-    found = [f"{source}: {line}{hints.get(key, '')}" for key, line in lines.items()]
-    left = len(found) - MOST_SENTENCES
-    return [*found[:MOST_SENTENCES], *([f"{source}: and {left} more"] if left > 0 else [])]
+    return [f"{source}: {line}" for line in lines.values()]
 
 
 def _problem(error: ErrorDetails) -> str:

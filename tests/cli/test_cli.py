@@ -123,12 +123,6 @@ def test_plan_estimates_and_writes_nothing(esbench: Run, tmp_path: Path) -> None
     assert not files(tmp_path)
 
 
-def test_plan_names_all_algorithms_with_few_generations_in_one_line(esbench: Run) -> None:
-    _, out, _ = esbench("plan", "quick", "--env", "CartPole-v1", "--env-steps", "1000")
-    (line,) = (line for line in out.splitlines() if "1 generation" in line)
-    assert "CartPole-v1 openai_es, random_search" in line
-
-
 @pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex", "json"])
 def test_tables_in_every_format(esbench: Run, tmp_path: Path, form: str) -> None:
     write_scores(tmp_path / "out", [100.0, 200.0, 300.0])
@@ -175,36 +169,26 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
 ) -> None:
     young, sick, well = make_trials(tmp_path / "out")
     write_trial(young, make_records([1.0, 2.0]))
-    rows = make_records([9.0] * 12)
     same = {"population_return_min": 9.0, "population_return_max": 9.0}
-    write_trial(sick, [dataclasses.replace(row, **same) for row in rows])
+    write_trial(sick, [dataclasses.replace(row, **same) for row in make_records([9.0] * 12)])
     write_trial(well, make_records(learning(20, 100.0, seed=0)))
     code, out, err = esbench("diagnose", str(sick.folder.path))
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert "12 generations, 1.2 k steps" in out
     assert re.search(r"center_return +9 +9 +9", out)
-    told = " ".join(out.split())
-    assert "All members have the same return in 100 % of generations, always 9" in told
-    assert "Check that the reward depends on what the policy does" in told
+    advice = "Check that the reward depends on what the policy does"
+    assert advice in " ".join(out.split())
     code, out, _ = esbench("diagnose", "out")
     assert code == 0
     assert out.index("seed 1") < out.index("seed 0")
-    assert "2 generations: too few to judge" in " ".join(out.split())
     assert "3 trials: 1 warning, 1 note, 1 ok" in out
-    assert " ".join(out.split()).count("Check that the reward depends on what the policy does") == 1
-    assert "For 1 trial: Check" in " ".join(out.split())
-    write_trial(young, [dataclasses.replace(row, **same) for row in rows])
-    _, out, _ = esbench("diagnose", "out")
-    assert "For 2 trials: Check" in " ".join(out.split())
-    write_trial(young, make_records([1.0, 2.0]))
+    assert f"For 1 trial: {advice}" in " ".join(out.split())
     code, out, _ = esbench("diagnose", "out", "--format", "json")
-    assert code == 0
     trials = json.loads(out)["trials"]
     found = [(trial["seed"], trial["level"]) for trial in trials]
-    assert found == [(1, "warning"), (0, "note"), (2, "ok")]
+    assert (code, found) == (0, [(1, "warning"), (0, "note"), (2, "ok")])
     assert trials[0]["findings"][0]["name"] == "constant_reward"
-    assert trials[0]["measures"]["distance"] == [None, None, None]  # rows without it
 
 
 def test_eval_counts_episodes_without_a_finite_return(esbench: Run) -> None:
@@ -265,23 +249,16 @@ def test_settings_are_listed_within_80_columns(
     assert esbench("list", "--settings", name) == (code, out, err)
 
 
-@pytest.mark.parametrize(
-    ("name", "known"), [("own_search:Mine", "openai_es"), ("maze:Reach", None)]
-)
-def test_settings_of_a_class_of_ones_own_are_listed(
-    esbench: Run, tmp_path: Path, name: str, known: str | None
-) -> None:
-    code, out, err = esbench("list", "--settings", name)
+def test_settings_of_a_class_of_ones_own_are_listed(esbench: Run, tmp_path: Path) -> None:
+    code, out, err = esbench("list", "--settings", "own_search:Mine")
     assert (code, err) == (0, "")
     table, _, below = out.partition("Set it on")
-    if known is not None:  # Mine has the settings of another algorithm
-        assert table == esbench("list", "--settings", known)[1].partition("Set it on")[0]
-        written = below[below.index("\n[algorithms") :]
-        (tmp_path / "grid.toml").write_text(f"environments = ['CartPole-v1']{written}")
-        grid, _ = compose_grid(f"{tmp_path}/grid.toml")
-        assert list(grid.algorithms) == [name]
-    else:
-        assert "scale" in table
+    # Mine has the settings of another algorithm.
+    assert table == esbench("list", "--settings", "openai_es")[1].partition("Set it on")[0]
+    written = below[below.index("\n[algorithms") :]
+    (tmp_path / "grid.toml").write_text(f"environments = ['CartPole-v1']{written}")
+    assert list(compose_grid(f"{tmp_path}/grid.toml")[0].algorithms) == ["own_search:Mine"]
+    assert "scale" in esbench("list", "--settings", "maze:Reach")[1]
 
 
 def test_every_help_has_an_example(esbench: Run) -> None:
@@ -385,15 +362,6 @@ def test_a_damaged_trial_fails_alone_and_says_what_to_remove(esbench: Run, train
     assert "1 done" in esbench("status", *words)[1]
 
 
-def test_a_score_that_is_not_finite_is_shown_and_stops_nothing(esbench: Run) -> None:
-    name = "doubles:BadReward-v0"
-    arguments = small(name, seeds="0-1")
-    assert esbench(*arguments, "--quiet")[0] == 0
-    code, out, err = esbench(*arguments, "--quiet")
-    assert (code, err) == (0, "")
-    assert out.count("held-out episodes not finite") == 2
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [["table", "--format", "csv"], ["table"]])
 def test_a_full_disk_behind_the_output_is_one_sentence(
@@ -427,15 +395,6 @@ def test_an_option_with_one_value_is_given_once(esbench: Run) -> None:
     code, out, error = esbench("status", "quick", "--env", "CartPole-v1", "--env", "Swimmer-v5")
     assert (code, error) == (0, "")
     assert {"CartPole-v1", "Swimmer-v5"} <= {*out.split()}
-
-
-def test_the_error_of_one_cell_names_the_cell(esbench: Run) -> None:
-    wrong = "algorithms.snes.sigma=[[1.0,2.0]]"
-    code, _, error = esbench(
-        *("run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--algorithm", "snes"),
-        *("--seeds", "0", "--set", wrong, "--out", "out"),
-    )
-    assert (code, "CartPole-v1 snes" in error) == (2, True)
 
 
 def test_an_output_has_the_suffix_of_its_kind(esbench: Run, trained: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 from rich.console import Console
 
-from esbench.app.display import few_generations
 from esbench.cli.live import TerminalProgress
 from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
@@ -92,14 +91,6 @@ def test_the_values_of_a_running_trial(trial: Trial) -> None:
     # The speed is that of the last two generations: the first one has the start-up in it.
     expected = ["30 %", "3", "3.0", "5.0", "3.5/10", "0.10", "2", "4 min 40 s"]
     assert screen.cells(trial) == expected
-
-
-def test_a_search_whose_center_does_not_play_shows_the_population(trial: Trial) -> None:
-    screen = Screen()
-    screen.display.trial_started(trial, 0)
-    record = one_record(population_return_mean=7.0, **NO_CENTER)
-    screen.display.generation_done(trial, record)
-    assert screen.cells(trial)[1:6] == ["1", "7.0", "7.0", "-", "-"]
 
 
 def test_the_time_left_counts_a_budget_of_generations(tmp_path: Path) -> None:
@@ -220,11 +211,3 @@ def test_a_budget_of_few_generations_is_named_once(
     assert all("9 generations" in line for line in lines)
     assert len(quiet.lines()) == 2
     assert not [line for line in silent.lines() if "buys" in line]
-
-
-def test_a_warning_breaks_between_words_in_a_terminal(trial: Trial) -> None:
-    screen = Screen(40)
-    with screen.display:
-        screen.play(trial, [1.0], steps=500)
-    lines = " ".join(line.strip() for line in screen.lines())
-    assert few_generations("CartPole-v1 openai_es", 2) in lines

@@ -97,8 +97,8 @@ def test_a_sweep_on_the_command_line() -> None:
         ({"algorithms": {"openai_es": {"sigma": [1, 1.0]}}}, ["openai_es.sigma", "1.0", "twice"]),
         ({"algorithms": {"openai_es": {"sigma": [0.1, -1]}}}, ["openai_es.sigma = -1"]),
         ({"algorithms": {"openai_es": {"learning_rate": [[1, 2], 3]}}}, ["[1, 2]", "a number"]),
-        ({"policy": {"activation": ["tanh", "relu"]}}, ["policy.activation", "sweep"]),
-        ({"environment": {"CartPole-v1": {"action_noise": [0, 1]}}}, ["action_noise", "sweep"]),
+        ({"policy": {"activation": ["tanh", "relu"]}}, ["policy.activation"]),
+        ({"environment": {"CartPole-v1": {"action_noise": [0, 1]}}}, ["action_noise"]),
     ],
 )
 def test_where_nothing_can_be_swept(table: dict[str, Any], words: list[str]) -> None:
