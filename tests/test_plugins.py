@@ -52,7 +52,7 @@ def test_plugins_are_listed_and_run_in_the_workers_too(
         assert name in esbench("list", kind)[1]
     code, out, err = esbench(
         "run", "--env", "CartPole-v1", "--algorithm", "stand_still", "--algorithm", "openai_es",
-        "--seeds", "0", "--env-steps", "300", "--workers", "1",
+        "--seeds", "0", "--env-steps", "3000", "--workers", "1",
         "--set", "policy.template=straight", "--set", "evaluation.episodes=2",
         "--set", 'environment."CartPole-v1".backend=tiny',
     )  # fmt: skip
