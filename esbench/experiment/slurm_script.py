@@ -89,7 +89,7 @@ class SlurmJob:
             f"array=1-{self.shards}",
             "nodes=1",
             "ntasks=1",
-            *(f"{name}={shlex.quote(str(v))}" for name, v in chosen.items() if v is not None),
+            *(_directive(name, str(value)) for name, value in chosen.items() if value is not None),
             "output=%x-%A_%a.log",
             "open-mode=append",
             *map(_option, self.options),
@@ -128,6 +128,12 @@ def _option(text: str) -> str:
     name, equals, value = text.removeprefix("--").partition("=")
     if name in OURS:
         raise UsageError(f"--sbatch {text!r}: expected an option that esbench slurm does not set")
-    if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or not value.isprintable():
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
         raise UsageError(f"--sbatch {text!r}: expected NAME=VALUE, such as account=abc")
-    return f"{name}{equals}{shlex.quote(value) if value else ''}"
+    return _directive(name, value) if value else f"{name}{equals}"
+
+
+def _directive(name: str, value: str) -> str:
+    if not value.isprintable():
+        raise UsageError(f"--{name} {value!r}: expected one line of text")
+    return f"{name}={shlex.quote(value)}"

@@ -63,14 +63,6 @@ def done(make_trial: Make, pool: WorkerPool) -> Trial:
     return trial
 
 
-def test_it_is_refused_unless_it_is_asked_for(done: Trial, pool: WorkerPool) -> None:
-    before = files(done.folder.path)
-    unasked = replace(larger(done, 900), extend=False)
-    with pytest.raises(UsageError, match=r"was 500, is now 900.*continue it with --extend"):
-        run(pool, unasked)
-    assert files(done.folder.path) == before
-
-
 @pytest.mark.parametrize(
     ("budget", "change"),
     [
