@@ -31,11 +31,9 @@ INITIAL_LINEAGE: Final = -1  # the key of the statistics with which every lineag
 
 @final
 class Evaluator:
-    """Evaluates the populations and the center of one trial, with the policy ``policy``.
+    """Evaluates the populations and the center of one trial, with ``setup`` and its ``policy``.
 
-    Raises:
-        UsageError: the environment or the policy cannot be made, or a node of a cluster has other
-            user code.
+    UsageError if these cannot be made, or a node of a cluster has other user code.
     """
 
     def __init__(self, spec: TrialSpec, pool: Engine, log: Path | None) -> None:
@@ -43,12 +41,12 @@ class Evaluator:
         self._pool = pool
         self._log = log
         assert spec.policy is not None, "a search has a policy template"
-        self._setup = Setup(spec.environment, spec.policy)
+        self.setup = Setup(spec.environment, spec.policy)
         with silenced():
-            backend = self._setup.make_backend(slots=1)
+            backend = self.setup.make_backend(slots=1)
         with closing(backend):
             spaces = backend.single_observation_space, backend.single_action_space
-            self.policy = self._setup.make_policy(*spaces)
+            self.policy = self.setup.make_policy(*spaces)
             continuous = Actions(spaces[1], spec.environment.id).continuous
         if spec.environment.action_noise and not continuous:
             raise UsageError(
@@ -61,19 +59,10 @@ class Evaluator:
 
     def gathered_setup(self) -> Setup:
         """What workers need to know; gathers the reference batch if the policy needs one."""
-        if self.policy.reference_size and self._setup.reference_batch is None:
+        if self.policy.reference_size and self.setup.reference_batch is None:
             size, seed = self.policy.reference_size, self._spec.seed
-            self._setup = self._setup.with_reference_batch(size, seed)
-        return self._setup
-
-    @property
-    def backend_name(self) -> str:
-        """The name of the backend that plays the environment."""
-        return self._setup.backend_name
-
-    def check_behavior(self) -> None:
-        """Raises UsageError if the behavior does not fit the environment."""
-        self._setup.make_behavior()
+            self.setup = self.setup.with_reference_batch(size, seed)
+        return self.setup
 
     def episode_cap(self, env_steps: int) -> int | None:
         """The limit of training episodes after ``env_steps`` training steps, or None [steps]."""
@@ -172,7 +161,7 @@ class Evaluator:
 
     def state_dict(self) -> State:
         """The statistics, the mean episode length and the reference batch, if any."""
-        batch = self._setup.reference_batch
+        batch = self.setup.reference_batch
         return {
             "statistics": {str(k): s.state_dict() for k, s in sorted(self._statistics.items())},
             "mean_length": self._mean_length,
@@ -182,7 +171,7 @@ class Evaluator:
     def load_state_dict(self, state: State, generation: int) -> None:
         """Restore what ``state_dict`` returned; UsageError if it lacks a needed reference batch."""
         batch = self._reference_batch_in(state, generation)
-        self._setup = replace(self._setup, reference_batch=batch)
+        self.setup = replace(self.setup, reference_batch=batch)
         self._statistics = {}
         for lineage, statistics in state["statistics"].items():
             self._statistics_of(int(lineage)).load_state_dict(statistics)

@@ -74,14 +74,14 @@ class SearchTrainer(Trainer):
         self.algorithm: Algorithm[Any] = cls(spec.algorithm.settings, center, spec.seed, shapes)
         self._require_size(UsageError)
         if self.algorithm.needs_behaviors:
-            self._evaluator.check_behavior()
+            self._evaluator.setup.make_behavior()  # UsageError if it does not fit
         self._reward_shift = spec.environment.reward_shift + self.algorithm.settings.reward_shift
         self._gauge = Gauge(self.algorithm.center)
         self._best = BestCenter()
         validation = spec.evaluation.validation
         if validation is not None:
             self._validation = Validation(validation)
-        self._needs_check = self._evaluator.backend_name == GYMNASIUM
+        self._needs_check = self._evaluator.setup.backend_name == GYMNASIUM
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
 
     def _require_same_policy(self, source: SearchTrainer) -> None:
