@@ -189,7 +189,7 @@ def test_a_newer_format_stops_everything(make_trial: Make, pool: WorkerPool, nam
     if name.startswith("checkpoint"):
         (trial.folder.path / "result.json").unlink()
     (trial.folder.path / name).write_text('{"format": 99}')
-    with pytest.raises(UsageError, match="format 99; expected format 2"):
+    with pytest.raises(UsageError, match="format 99 .*expected format 2"):
         run(pool, trial, other)
     assert other.folder.status == "missing"
 
