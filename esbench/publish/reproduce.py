@@ -6,7 +6,7 @@ The records are stored trials or the files of a leaderboard.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,9 +37,9 @@ from esbench.publish.verification import (
 )
 from esbench.results.baselines import done_cells
 from esbench.results.cell import Cell
+from esbench.results.run import Run
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import changed_code, changes, origin_of, provenance
-from esbench.store.trial_folder import TrialFolder
 
 PLAYED: Final = (
     "env_steps", "eval_env_steps", "episodes", "population_size", "population_return_mean",
@@ -54,31 +54,12 @@ _ROUNDING: Final = 1e-9  # another processor may add in another order
 
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 """Called with the name of a trial and every generation's record."""
-Records: TypeAlias = Sequence[GenerationRecord]
-
-
-@final
-@dataclass(frozen=True)
-class RunRecord:
-    """What a source has of a run to compare with training it again.
-
-    Attributes:
-        digests: of some generations or all, by generation from 1.
-        same_score: whether a new score has the recorded episodes, bit for bit.
-        edited: the recorded numbers that a trial with the same digests does not have.
-        stored_score: scores the stored policy, if there is one.
-    """
-
-    digests: Mapping[int, str | None]
-    same_score: Callable[[HeldOutScore], bool]
-    edited: Callable[[Records, HeldOutScore], tuple[str, ...]]
-    stored_score: Callable[[Engine], HeldOutScore] | None = None
 
 
 @final
 @dataclass(frozen=True)
 class RecordedCell:
-    """A cell, and the places of the runs that are to be trained again.
+    """A cell, and the ``chosen`` seeds that are to be trained again.
 
     Of an ``entry`` of a leaderboard, further seeds may be trained if the chosen ones are too few
     for a test, and with its commit, versions and processor no bit may differ.
@@ -96,22 +77,16 @@ class RecordedCell:
     @property
     def title(self) -> str:
         """The cell and the chosen seeds."""
-        return f"{self.name}, seed {', '.join(str(self.cell.seeds[n]) for n in self.chosen)}"
+        return f"{self.name}, seed {', '.join(map(str, self.chosen))}"
 
     @property
     def env_steps(self) -> int:
-        """The steps of training the chosen runs."""
-        return int(sum(self.cell.runs[place].env_steps for place in self.chosen))
+        """The steps of training the chosen seeds."""
+        return int(sum(run.env_steps for run in self.cell.runs if run.seed in self.chosen))
 
     def spec(self, seed: int) -> TrialSpec:
         """The specification of a seed; UsageError if this version does not understand it."""
         return parse(TrialSpec, {**self.cell.spec, "seed": seed}, self.name, "spec")
-
-    def record(self, place: int) -> RunRecord:
-        """What is recorded of a run."""
-        if self.entry:
-            return _published_record(self.entry, place)
-        return _stored_record(self.cell.runs[place].folder)
 
 
 def stored_trials(path: Path) -> list[RecordedCell]:
@@ -125,21 +100,21 @@ def stored_trials(path: Path) -> list[RecordedCell]:
     for trial in (trial for cell in found for trial in cell.trials):
         trial.load_checkpoint()  # damage is named before anything is trained
         trial.rows()
-    return [RecordedCell(cell, tuple(range(len(cell.runs)))) for cell in found]
+    return [RecordedCell(cell, cell.seeds) for cell in found]
 
 
 def draw_sample(entries: Sequence[Entry], count: int | None, seed: int) -> list[RecordedCell]:
     """Choose ``count`` random trials by ``seed``, or all; UsageError if there are fewer."""
-    trials = [(e, place) for e, entry in enumerate(entries) for place in range(len(entry.runs))]
+    trials = [(n, seed) for n, entry in enumerate(entries) for seed in entry.seeds]
     if count is None:
         count = len(trials)
     if not 1 <= count <= len(trials):
         raise UsageError(f"sample = {count}: expected 1 to {len(trials)}, the number of trials")
-    chosen = stream(seed, Purpose.SAMPLE).choice(len(trials), size=count, replace=False)
-    places: dict[int, list[int]] = {}
-    for e, place in (trials[number] for number in sorted(chosen.tolist())):
-        places.setdefault(e, []).append(place)
-    return [RecordedCell(entries[e].to_cell(), tuple(own), entries[e]) for e, own in places.items()]
+    drawn = stream(seed, Purpose.SAMPLE).choice(len(trials), size=count, replace=False)
+    chosen: dict[int, list[int]] = {}
+    for n, own in (trials[number] for number in sorted(drawn.tolist())):
+        chosen.setdefault(n, []).append(own)
+    return [RecordedCell(entries[n].to_cell(), tuple(own), entries[n]) for n, own in chosen.items()]
 
 
 def reproduce(
@@ -205,65 +180,51 @@ def _more_seeds(
 ) -> tuple[list[Rerun], str]:
     """Further recorded seeds, then new ones, until a test can find a difference."""
     seeds = cell.cell.seeds
-    others = [place for place in range(len(seeds)) if place not in cell.chosen]
-    reruns, problem = _trained_again(cell, others[: max(0, MIN_TESTED_RUNS - done)], pool, watch)
-    if problem:
-        return reruns, problem
-    missing = fewest_runs(len(seeds), tests) - done - len(reruns)
+    others = [seed for seed in seeds if seed not in cell.chosen][: max(0, MIN_TESTED_RUNS - done)]
+    missing = fewest_runs(len(seeds), tests) - done - len(others)
     first = max(seeds) + 1
-    fresh, problem = attempted(
-        (seed, partial(_new_run, cell, seed, pool, watch)) for seed in range(first, first + missing)
-    )
-    return [*reruns, *fresh], problem
+    return _trained_again(cell, [*others, *range(first, first + missing)], pool, watch)
 
 
 def _trained_again(
-    cell: RecordedCell, places: Iterable[int], pool: Engine, watch: Watch
+    cell: RecordedCell, seeds: Iterable[int], pool: Engine, watch: Watch
 ) -> tuple[list[Rerun], str]:
-    return attempted(
-        (cell.cell.seeds[place], partial(_rerun, cell, place, pool, watch)) for place in places
-    )
-
-
-def attempted(runs: Iterable[tuple[int, Callable[[], Rerun]]]) -> tuple[list[Rerun], str]:
-    """The results of ``runs``, each with its seed, and why others have failed."""
+    """The reruns of recorded or new seeds, and why others have failed."""
     reruns, problems = [], []
-    for seed, run in runs:
+    for seed in seeds:
         try:
-            reruns.append(run())
+            reruns.append(_rerun(cell, seed, pool, partial(watch, f"{cell.name}, seed {seed}")))
         except TrainingError as error:
             problems.append(f"seed {seed}: {error}")
     return reruns, "; ".join(problems)
 
 
-def _rerun(cell: RecordedCell, place: int, pool: Engine, watch: Watch) -> Rerun:
-    run, record = cell.cell.runs[place], cell.record(place)
-    watched = partial(watch, f"{cell.name}, seed {run.seed}")
+def _rerun(
+    cell: RecordedCell, seed: int, pool: Engine, watch: Callable[[GenerationRecord], None]
+) -> Rerun:
+    run = next((run for run in cell.cell.runs if run.seed == seed), None)
+    if run is None:
+        _, score = train_again(cell.spec(seed), pool, watch, 0, None)
+        return Rerun(seed, None, None, score.finite_mean, is_new=True)
     generations = int(run.generations)
-    records, score = train_again(cell.spec(run.seed), pool, watched, generations, run.stopped)
+    records, score = train_again(cell.spec(seed), pool, watch, generations, run.stopped)
     digests = {each.generation: each.digest for each in records}
-    differ = [at for at, digest in record.digests.items() if digests.get(at) != digest]
+    differ = [at for at, digest in _digests(run).items() if digests.get(at) != digest]
     if len(records) != generations:
         differ.append(min(len(records), generations) + 1)
-    parts_at = min(differ, default=None)
-    if parts_at is None and record.stored_score is not None and record.same_score(score):
-        score = record.stored_score(pool)  # also what ``esbench eval`` plays
-    if parts_at is None and not record.same_score(score):
+    parts_at, folder = min(differ, default=None), run.stored
+    if parts_at is None and _same_score(cell, run, score) and folder and folder.load_checkpoint():
+        score = evaluate_trial(folder.path, pool).score  # also what ``esbench eval`` plays
+    if parts_at is None and not _same_score(cell, run, score):
         parts_at = SCORE_ONLY
     return Rerun(
-        run.seed,
+        seed,
         parts_at,
         run.score,
         score.finite_mean,
-        edited=record.edited(records, score) if parts_at is None else (),
+        edited=_edited(cell, run, records, score) if parts_at is None else (),
         tolerance=score_tolerance(score.returns),
     )
-
-
-def _new_run(cell: RecordedCell, seed: int, pool: Engine, watch: Watch) -> Rerun:
-    watched = partial(watch, f"{cell.name}, seed {seed}")
-    _, score = train_again(cell.spec(seed), pool, watched, 0, None)
-    return Rerun(seed, None, None, score.finite_mean, is_new=True)
 
 
 def train_again(
@@ -290,43 +251,37 @@ def train_again(
         return [*trainer.history], score
 
 
-def _stored_record(trial: TrialFolder) -> RunRecord:
-    result = trial.result()
-    has_policy = trial.load_checkpoint() is not None
-    return RunRecord(
-        digests={n: str(row["digest"]) for n, row in enumerate(trial.rows(), start=1)},
-        same_score=lambda score: score.is_identical(result),
-        edited=lambda records, score: _edited_columns(trial, records),
-        stored_score=(lambda pool: evaluate_trial(trial.path, pool).score) if has_policy else None,
-    )
+def _digests(run: Run) -> dict[int, str | None]:
+    """The recorded digests by generation from 1: of all, or of the first and the last ones."""
+    if run.stored is not None:
+        return {n: str(row["digest"]) for n, row in enumerate(run.stored.rows(), start=1)}
+    first, last = run.digests
+    return {**dict(enumerate(first, start=1)), int(run.generations): last}
 
 
-def _edited_columns(trial: TrialFolder, records: Records) -> tuple[str, ...]:
-    stored = trial.columns(*PLAYED)
-    now = {key: np.array([getattr(record, key) for record in records], float) for key in PLAYED}
-    return tuple(
-        key
-        for key in PLAYED
-        if not np.allclose(stored[key], now[key], rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
-    )
+def _same_score(cell: RecordedCell, run: Run, score: HeldOutScore) -> bool:
+    """Whether a new score has the recorded episodes, bit for bit."""
+    if cell.entry is None:
+        return score.is_identical(run.folder.result())
+    recorded = cell.entry.runs[cell.entry.seeds.index(run.seed)].episodes_digest
+    return (float_digest(score.returns, score.lengths), score.mean) == (recorded, run.score)
 
 
-def _published_record(entry: Entry, place: int) -> RunRecord:
-    trial, run = entry.cell.trials[place], entry.runs[place]
-
-    def same_score(score: HeldOutScore) -> bool:
-        digest = float_digest(score.returns, score.lengths)
-        return (digest, score.mean) == (run.episodes_digest, trial.score)
-
-    def edited(records: Records, score: HeldOutScore) -> tuple[str, ...]:
-        steps, returns = (
-            np.array([getattr(record, name) for record in records], dtype=np.float64)
-            for name in ("env_steps", "center_return")
+def _edited(
+    cell: RecordedCell, run: Run, records: Sequence[GenerationRecord], score: HeldOutScore
+) -> tuple[str, ...]:
+    """The recorded numbers that a trial with the same digests does not have."""
+    now = {key: np.array([getattr(row, key) for row in records], np.float64) for key in PLAYED}
+    if cell.entry is None:
+        stored, close = run.folder.columns(*PLAYED), partial(np.allclose, equal_nan=True)
+        return tuple(
+            key
+            for key in PLAYED
+            if not close(stored[key], now[key], rtol=_ROUNDING, atol=_ROUNDING)
         )
-        played = {**score.as_json, "env_steps": records[-1].env_steps}
-        is_agent = entry.spec["policy"] is None
-        again = run_summary({**run.model_dump(), **played}, steps, returns, is_agent)
-        return edited_fields(run, again)
-
-    first = dict(enumerate(trial.first_digests, start=1))
-    return RunRecord({**first, run.generations: trial.last_digest}, same_score, edited)
+    recorded = cell.entry.runs[cell.entry.seeds.index(run.seed)]
+    played = {**score.as_json, "env_steps": records[-1].env_steps}
+    again = run_summary(
+        {**recorded.model_dump(), **played}, now["env_steps"], now["center_return"], run.is_agent
+    )
+    return edited_fields(recorded, again)

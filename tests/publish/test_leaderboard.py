@@ -93,9 +93,9 @@ def test_a_file_has_the_numbers_of_its_trials(trained: Path, path: Path) -> None
     assert points <= 50
     for curves in (entry.curves.returns, entry.curves.ranks):
         assert [len(curve) for curve in curves] == [points] * 4
-    returns, ranks = entry.curves.bands()
-    assert returns.iqm == pytest.approx(trim_mean(entry.curves.returns, 0.25))
-    assert ((ranks.low >= 0) & (ranks.high <= 1)).all()
+    assert entry.curves.band().iqm == pytest.approx(trim_mean(entry.curves.returns, 0.25))
+    ranks = np.array(entry.curves.ranks, float)
+    assert ((ranks >= 0) & (ranks <= 1)).all()
 
 
 def test_published_files_are_written_to_the_same_bytes(published: list[Entry]) -> None:

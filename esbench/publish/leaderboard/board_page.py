@@ -36,7 +36,7 @@ def render(rows: Sequence[LeaderboardRow], folder: str = "") -> str:
     ``folder`` is that of the leaderboard, if it is not the default one.
     """
     sheet = leaderboard_sheet(rows)
-    bands = [row.entry.curves.bands()[0] if row.entry.curves else None for row in rows]
+    bands = [row.entry.curves.band() if row.entry.curves else None for row in rows]
     alike: dict[str, list[Band]] = {row.cell.environment: [] for row in rows}
     for row, band in zip(rows, bands, strict=True):
         alike[row.cell.environment] += [band] if band else []

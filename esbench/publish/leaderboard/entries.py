@@ -115,11 +115,9 @@ class EntryCurves(Settings):
             ranks=tuple(rounded(row, digits=4) for row in ranks),
         )
 
-    def bands(self) -> tuple[Band, Band]:
-        """The IQM over seeds with its pointwise interval, of the returns and of the ranks."""
-        grid = np.array(self.env_steps)
-        returns, ranks = (np.array(each, dtype=np.float64) for each in (self.returns, self.ranks))
-        return curve_band(grid, returns), curve_band(grid, ranks)
+    def band(self) -> Band:
+        """The IQM of the returns over seeds with its pointwise interval."""
+        return curve_band(np.array(self.env_steps), np.array(self.returns, dtype=np.float64))
 
 
 @final

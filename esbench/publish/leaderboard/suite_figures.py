@@ -130,7 +130,7 @@ def _bands(
 
 
 def _curves(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    _bands(axes, entries, styles, lambda curves: curves.bands()[0])
+    _bands(axes, entries, styles, EntryCurves.band)
 
 
 def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
