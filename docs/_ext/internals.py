@@ -40,8 +40,13 @@ from esbench.policies.policy import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows
 from esbench.publish.figures.drawing import Output
 from esbench.publish.leaderboard.entries import Entry, read_leaderboard
-from esbench.publish.leaderboard.suite_figures import suite_drawings
-from esbench.publish.leaderboard.suites import Suite, SuiteCell, read_suite, suite_names
+from esbench.publish.leaderboard.suites import (
+    Suite,
+    SuiteCell,
+    read_suite,
+    suite_drawings,
+    suite_names,
+)
 from esbench.publish.leaderboard.table import (
     COLUMNS,
     LeaderboardRow,

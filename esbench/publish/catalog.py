@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, final, get_args, get_origin
@@ -42,12 +42,6 @@ _REGISTRIES: Final[dict[str, Registry[Any]]] = {
     "policies": POLICIES,
     "behaviors": BEHAVIORS,
     "backends": BACKENDS,
-}
-_SETTINGS: Final[dict[str, Callable[[str], type[BaseModel]]]] = {
-    "algorithms": trainer_settings,
-    "agents": trainer_settings,
-    "policies": lambda name: POLICIES.get(name).Settings,
-    "behaviors": lambda name: behavior_class(name).Settings,
 }
 # The table of a grid that holds the settings of a name, and the key that selects the name.
 _PLACES: Final[dict[str, tuple[str, tuple[str, str] | None]]] = {
@@ -100,17 +94,25 @@ class SettingRow:
 
 
 def catalog(kind: str) -> Iterator[CatalogEntry]:
-    """Yield every algorithm, agent, environment, policy, behavior, backend or grid."""
-    match kind:
-        case "environments":
-            for name in environment_names():
-                yield CatalogEntry(name, _environment_text(name))
-        case "grids":
-            for name in grid_names():
-                yield CatalogEntry(name, str(read_grid(name)[0].get("description", "")))
-        case _:
-            for name in _REGISTRIES[kind].names():
-                yield _entry(_REGISTRIES[kind], name)
+    """Yield every algorithm, agent, environment, policy, behavior, backend or grid.
+
+    The text of a plugin that cannot be imported is the reason.
+    """
+    names = {"environments": environment_names, "grids": grid_names}
+    for name in names[kind]() if kind in names else _REGISTRIES[kind].names():
+        paper = ""
+        try:
+            match kind:
+                case "environments":
+                    text = load_environment(name).description
+                case "grids":
+                    text = str(read_grid(name)[0].get("description", ""))
+                case _:
+                    cls = _REGISTRIES[kind].get(name)
+                    text, paper = inspect.getdoc(cls) or "", getattr(cls, "paper", "")
+        except UsageError as error:
+            text = str(error).rpartition(f" {name!r}: ")[2]
+        yield CatalogEntry(name, text.partition("\n")[0], paper)
 
 
 def kind_with_settings(name: str) -> str:
@@ -134,11 +136,16 @@ def kind_with_settings(name: str) -> str:
 
 def settings_of(kind: str, name: str) -> list[SettingRow]:
     """The rows of a name; a UsageError if it is unknown or its kind has no settings."""
-    if kind not in _SETTINGS:
-        raise UsageError(f"{kind} have no --settings; only {', '.join(_SETTINGS)} have")
-    if kind == "policies" and ":" in name:
-        return module_rows(name)
-    return setting_rows(_SETTINGS[kind](name))
+    match kind:
+        case "algorithms" | "agents":
+            return setting_rows(trainer_settings(name))
+        case "policies" if ":" in name:
+            return module_rows(name)
+        case "policies":
+            return setting_rows(POLICIES.get(name).Settings)
+        case "behaviors":
+            return setting_rows(behavior_class(name).Settings)
+    raise UsageError(f"{kind} have no --settings; only {', '.join(_PLACES)} have")
 
 
 def module_rows(name: str) -> list[SettingRow]:
@@ -254,25 +261,6 @@ def example(kind: str, name: str, rows: list[SettingRow]) -> str:
         lines += [] if f"[{table}]" in lines else [f"[{table}]"]
         lines.append(f"{key} = {value}")
     return "\n".join([" ".join(words), *lines])
-
-
-def _environment_text(name: str) -> str:
-    """The description of an environment; for a plugin that cannot be read, the reason."""
-    try:
-        return load_environment(name).description
-    except UsageError as error:
-        return str(error).partition("\n")[0]
-
-
-def _entry(registry: Registry[Any], name: str) -> CatalogEntry:
-    """The first line of a class's docstring; for a plugin that cannot be imported, the reason."""
-    paper = ""
-    try:
-        cls = registry.get(name)
-        text, paper = inspect.getdoc(cls) or "", getattr(cls, "paper", "")
-    except UsageError as error:
-        text = str(error).removeprefix(f"{registry.kind} {name!r}: ")
-    return CatalogEntry(name, text.partition("\n")[0], paper)
 
 
 def _description(model: type[BaseModel], name: str) -> str:
