@@ -19,6 +19,7 @@ NAMES = (
     "openai_es", "random_search", "ars", "pgpe", "pepg", "snes", "cem", "sep_cma_es",
     "eggroll", "genetic", "ns_es", "nsra_es",
 )  # fmt: skip
+LARGE_NAMES = ("openai_es", "pgpe", "snes", "ars", "eggroll")
 
 
 def update(algorithm, returns, behaviors) -> None:  # type: ignore[no-untyped-def]
@@ -31,8 +32,14 @@ def update(algorithm, returns, behaviors) -> None:  # type: ignore[no-untyped-de
     algorithm.tell(population, returns, behaviors)
 
 
-def bench_update(benchmark: BenchmarkFixture, name: str, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [*((NETWORK, name) for name in NAMES), *((LARGE, name) for name in LARGE_NAMES)],
+)
+def test_update(benchmark: BenchmarkFixture, size: tuple[int, int], name: str) -> None:
+    """``ask`` and ``tell``; of a large network, the noise is drawn again, a block at a time."""
     num_params, members = size
+    benchmark.group = f"update of {num_params:,} parameters, {members} members"
     # As two matrices, so that eggroll has something to be low-rank about.
     shapes = [(num_params // 100, 50), (num_params // 100, 50)]
     algorithm = esbench.make_algorithm(
@@ -43,20 +50,6 @@ def bench_update(benchmark: BenchmarkFixture, name: str, size: tuple[int, int]) 
     update(algorithm, returns, behaviors)
     rounds = 20 if size == NETWORK else 3
     benchmark.pedantic(update, (algorithm, returns, behaviors), rounds=rounds)
-
-
-@pytest.mark.benchmark(group="update of 5,000 parameters, 256 members")
-@pytest.mark.parametrize("name", NAMES)
-def test_update(benchmark: BenchmarkFixture, name: str) -> None:
-    """``ask`` and ``tell``; ``test_esbench`` of test_rollout_speed.py has the episodes as well."""
-    bench_update(benchmark, name, NETWORK)
-
-
-@pytest.mark.benchmark(group="update of 1,700,000 parameters, 200 members")
-@pytest.mark.parametrize("name", ["openai_es", "pgpe", "snes", "ars", "eggroll"])
-def test_large_update(benchmark: BenchmarkFixture, name: str) -> None:
-    """``ask`` and ``tell``: the noise is drawn again, a block at a time."""
-    bench_update(benchmark, name, LARGE)
 
 
 @pytest.mark.benchmark(group="update of 1,700,000 parameters, 200 members")
