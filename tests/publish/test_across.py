@@ -1,3 +1,4 @@
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,17 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_trials import learning, make_records, make_trials, write_runs, write_scores, write_trial
-from matplotlib.figure import Figure
 
 from esbench.publish.figures.across import (
-    AcrossFigure,
-    across_drawing,
     cell_scores,
     performance_profile,
     profile_curves,
     target_ecdf,
 )
-from esbench.publish.figures.drawing import Curve
+from esbench.publish.figures.chart import Chart, Curve
+from esbench.publish.figures.draw_charts import chart_drawing
 from esbench.results.sources import read_folder
 
 BOTH = ("CartPole-v1", "Acrobot-v1")
@@ -34,9 +33,9 @@ def write(root: Path, environment: str, scores: list[float], algorithm: str = "o
     write_scores(root, scores, environments=[environment], algorithms={algorithm: {}})
 
 
-def files(shown: AcrossFigure | None) -> dict[str, bytes]:
+def files(shown: Chart | None) -> dict[str, bytes]:
     assert shown is not None
-    return across_drawing(shown).files()
+    return chart_drawing(shown).files()
 
 
 def ecdf_of(root: Path) -> list[Curve]:
@@ -106,7 +105,7 @@ def test_runs_that_reach_nothing_or_all_at_once_can_be_drawn(tmp_path: Path, val
     write_runs(tmp_path / "run", [[value] * 6])
     shown = target_ecdf(read_folder(tmp_path / "run"))
     assert shown is not None
-    across_drawing(shown).make().draw_without_rendering()
+    chart_drawing(shown).make().draw_without_rendering()
 
 
 def test_a_profile_is_the_share_of_runs_and_environments_weigh_the_same(tmp_path: Path) -> None:
@@ -163,46 +162,27 @@ def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path
     assert first == files(performance_profile(read_folder(tmp_path / "a")))
 
 
-def check_layout(figure: Figure, labels: list[str]) -> None:
-    """The legend has these labels, lies within the figure and overlaps no text of the axes."""
-    figure.draw_without_rendering()
-    (axes,), (legend,) = figure.axes, figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == labels
-    box, frame = axes.get_tightbbox(), legend.get_window_extent()
-    assert box is not None
-    assert not frame.overlaps(box)
-    assert figure.bbox.containsx(frame.x0)
-    assert figure.bbox.containsx(frame.x1)
-
-
-def test_the_figures_are_labeled_and_no_texts_overlap(tmp_path: Path) -> None:
-    for trial in make_trials(tmp_path / "run", environments=[*BOTH]):
+@pytest.mark.parametrize("make", [target_ecdf, performance_profile])
+def test_the_figures_are_labeled_and_no_texts_overlap(
+    tmp_path: Path, make: Callable[..., Chart | None]
+) -> None:
+    for trial in make_trials(tmp_path, environments=[*BOTH]):
         returns = learning(20, 100.0, trial.spec.seed)
         write_trial(trial, make_records(returns), 20.0 + 30.0 * trial.spec.seed)
-    found = read_folder(tmp_path / "run")
-    reached, above = target_ecdf(found), performance_profile(found)
-    assert reached is not None
-    assert above is not None
-    ecdf, profile = across_drawing(reached).make(), across_drawing(above).make()
-    for figure, title in (
-        (ecdf, "Targets reached within a budget"),
-        (profile, "Runs above a score"),
-    ):
-        assert figure.get_suptitle() == f"{title}: Acrobot-v1, CartPole-v1"
-        check_layout(figure, ["openai_es (6 runs)"])
-    (axes,) = ecdf.axes
-    assert axes.get_xlabel() == "environment steps of training (log scale)"
-    assert axes.get_ylabel() == "share of targets reached"
-    assert axes.get_xscale() == "log"
+    chart = make(read_folder(tmp_path))
+    assert chart is not None
+    figure = chart_drawing(chart).make()
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert figure.get_suptitle() == f"{chart.title}: Acrobot-v1, CartPole-v1"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (chart.x_label, chart.y_label)
+    assert axes.get_xscale() == ("log" if chart.log_x else "linear")
     assert len([text for text in axes.get_xticklabels() if text.get_text()]) >= 3
-    (axes,) = profile.axes
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("normalized score", "share of runs above it")
-    assert len(axes.collections) == 1  # the band
-    assert "shaded: pointwise 95 %" in profile.legends[0].get_title().get_text()
-    assert [text.get_text() for text in axes.texts] == ["random policy", "reference"]
-    marks = [text.get_window_extent() for text in axes.texts]
-    title_box = profile._suptitle.get_window_extent()  # type: ignore[attr-defined]
-    assert not any(mark.overlaps(title_box) for mark in marks)
-    assert not marks[0].overlaps(marks[1])
-    many = across_drawing(replace(reached, environments=["a", "b", "c", "d"])).make()
-    assert many.get_suptitle() == "Targets reached within a budget: 4 environments"
+    assert len(axes.collections) == len(chart.places) / 2  # the band of a profile
+    assert [text.get_text() for text in legend.get_texts()] == ["openai_es (6 runs)"]
+    assert [text.get_text() for text in axes.texts] == [name for _, name in chart.places]
+    title = figure._suptitle.get_window_extent()  # type: ignore[attr-defined]
+    boxes = [title, legend.get_window_extent(), *(t.get_window_extent() for t in axes.texts)]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    many = replace(chart, environments=["a", "b", "c", "d"])
+    assert many.heading == f"{chart.title}: 4 environments"

@@ -8,7 +8,7 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 
 from esbench.core.errors import UsageError
-from esbench.publish.figures.learning_curves import learning_curves
+from esbench.publish.figures.learning_curves import learning_charts
 from esbench.publish.tables.efficiency_table import COLUMNS, efficiency_table, parse_targets, sheet
 from esbench.publish.tables.render_table import as_csv, records
 from esbench.publish.tables.score_table import score_table
@@ -158,9 +158,9 @@ def test_cut_training_episodes_are_named_in_table_and_figure(
     rows = efficiency_table(tmp_path, {})
     assert [row.cell.cuts_episodes for row in rows] == [limit is not None]
     assert any("max_episode_steps" in note for note in sheet(rows).notes) == (limit is not None)
-    shown = learning_curves(read_folder(tmp_path))
+    shown = learning_charts(read_folder(tmp_path))
     assert shown is not None
-    assert ("cut" in shown.return_label) == (limit is not None)
+    assert ("cut" in shown.panels["steps"].y_label) == (limit is not None)
 
 
 def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path) -> None:

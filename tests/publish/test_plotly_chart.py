@@ -1,13 +1,15 @@
 import json
+from typing import Any
 
 import numpy as np
 import numpy.testing as npt
 import pytest
 
 from esbench.core.json_text import Json
-from esbench.publish.figures.drawing import Curve
+from esbench.publish.figures.chart import Chart, Curve
 from esbench.publish.figures.style import COLORS, STYLES, WINE
-from esbench.publish.html.plotly_chart import DASHES, SYMBOLS, make_chart, swatch
+from esbench.publish.html.plotly_chart import DASHES, SYMBOLS, swatch
+from esbench.publish.html.plotly_chart import make_chart as plotly
 
 X = np.linspace(0.0, 100.0, 7)
 Y = np.array([1.0, 3.0, 2.0, 5.0, 8.0, 13.0, 21.0])
@@ -17,6 +19,10 @@ def line(y: np.ndarray, label: str = "snes (4 seeds)") -> Curve:
     return Curve("snes", label, STYLES["snes"], X, y, y - 0.5, y + 0.5)
 
 
+def make_chart(curves: list[Curve], x_label: str = "steps", **more: Any) -> Json:
+    return plotly(Chart(title="Return", x_label=x_label, y_label="return", curves=curves, **more))
+
+
 def parts(chart: Json) -> tuple[Json, Json]:
     """The band and the line of a chart of one algorithm."""
     band, curve = chart["figure"]["data"]
@@ -24,7 +30,7 @@ def parts(chart: Json) -> tuple[Json, Json]:
 
 
 def test_a_line_has_its_points_and_a_band_from_low_to_high() -> None:
-    band, curve = parts(make_chart("Return", "steps", [line(Y)]))
+    band, curve = parts(make_chart([line(Y)]))
     npt.assert_array_equal(curve["x"], X.round(3))
     npt.assert_array_equal(curve["y"], Y)
     assert [text.split()[0] for text in curve["text"]] == [str(value) for value in Y]
@@ -36,7 +42,7 @@ def test_a_line_has_its_points_and_a_band_from_low_to_high() -> None:
 def test_a_gap_is_null_and_splits_the_band() -> None:
     y = Y.copy()
     y[2] = np.nan
-    chart = make_chart("Return", "steps", [line(y)])
+    chart = make_chart([line(y)])
     band, curve = parts(chart)
     assert curve["y"][2] is None
     assert [index for index, value in enumerate(band["y"]) if value is None] == [4, 13]
@@ -46,13 +52,13 @@ def test_a_gap_is_null_and_splits_the_band() -> None:
 def test_a_line_without_an_interval_has_no_band() -> None:
     none = np.full(7, np.nan)
     lone = Curve("snes", "snes", STYLES["snes"], X, Y, none, none)
-    (curve,) = make_chart("Return", "steps", [lone])["figure"]["data"]
+    (curve,) = make_chart([lone])["figure"]["data"]
     assert curve["text"] == [str(value) for value in Y]
 
 
 def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
     y = -np.geomspace(1e6, 1e-6, 7)
-    chart = make_chart("Value", "steps", [line(y)], nearest_zero=-1e-3, horizontal=[(0, "0")])
+    chart = make_chart([line(y)], nearest_zero=-1e-3, levels=[(0, "0")])
     _, curve = parts(chart)
     npt.assert_allclose(curve["y"], np.maximum(-y, 1e-3))
     npt.assert_allclose([float(text.split()[0]) for text in curve["text"]], y)
@@ -64,27 +70,25 @@ def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
 @pytest.mark.parametrize(("end", "dtick"), [(0.1, None), (1.0, "D2"), (1e-9, None)])
 def test_a_logarithmic_axis_has_ticks_that_fit_its_range(end: float, dtick: str | None) -> None:
     y = np.geomspace(0.1, end, 7)
-    axis = make_chart("Sigma", "steps", [line(y)], log_y=True)["figure"]["layout"]["yaxis"]
+    axis = make_chart([line(y)], log_y=True)["figure"]["layout"]["yaxis"]
     assert axis["type"] == "log"
     assert axis.get("dtick") == dtick
 
 
 def test_marks_and_chance_are_shapes() -> None:
     marks = [(1.0, "random\npolicy"), (13.0, "costs $1 & <u>")]
-    chart = make_chart(
-        "Rank", "steps", [line(Y)], horizontal=marks, vertical=[50.0], chance=(0.3, 0.7)
-    )
+    chart = make_chart([line(Y)], levels=marks, places=[(50.0, "here")], chance=(0.3, 0.7))
     layout = chart["figure"]["layout"]
-    band, upright, *levels = layout["shapes"]
+    band, *levels, upright = layout["shapes"]
     assert (band["y0"], band["y1"]) == (0.3, 0.7)
     assert upright["x0"] == upright["x1"] == 50.0
     assert [(level["y0"], level["y1"]) for level in levels] == [(1.0, 1.0), (13.0, 13.0)]
     texts = [note["text"] for note in layout["annotations"]]
-    assert texts == ["random policy", "costs $1 &amp; &lt;u&gt;"]
+    assert texts == ["random policy", "costs $1 &amp; &lt;u&gt;", "here"]
 
 
 def test_a_mark_that_would_squeeze_the_curves_is_a_text_only() -> None:
-    chart = make_chart("Return", "steps", [line(Y)], horizontal=[(1.0, "low"), (4800.0, "solved")])
+    chart = make_chart([line(Y)], levels=[(1.0, "low"), (4800.0, "solved")])
     layout = chart["figure"]["layout"]
     assert [shape["y0"] for shape in layout["shapes"]] == [1.0]
     inside, beyond = layout["annotations"]
@@ -96,11 +100,11 @@ def test_a_mark_that_would_squeeze_the_curves_is_a_text_only() -> None:
 def test_a_line_unlike_the_others_is_named_below() -> None:
     labels = ["snes (4 seeds)", "ars (2 of 3 seeds)", "cem (unfinished)", "xnes\N{DAGGER}"]
     lines = [line(Y, label) for label in labels]
-    assert make_chart("Return", "steps", lines)["notes"] == labels[1:]
+    assert make_chart(lines)["notes"] == labels[1:]
 
 
 def test_labels_are_no_markup() -> None:
-    _, curve = parts(make_chart("Return", "<i>", [line(Y, '<b>"a" & b</b>')]))
+    _, curve = parts(make_chart([line(Y, '<b>"a" & b</b>')], "<i>"))
     assert curve["name"] == "&lt;b&gt;&quot;a&quot; &amp; b&lt;/b&gt;"
     assert "<i>" not in curve["hovertemplate"]
 
@@ -108,7 +112,7 @@ def test_labels_are_no_markup() -> None:
 @pytest.mark.parametrize("name", STYLES)
 def test_a_style_looks_alike_in_the_legend_and_in_a_chart(name: str) -> None:
     style = STYLES[name]
-    chart = make_chart("Return", "steps", [Curve(name, name, style, X, Y, Y, Y)])
+    chart = make_chart([Curve(name, name, style, X, Y, Y, Y)])
     band, curve = parts(chart)
     legend = swatch(style)
     color = f"var(--line-{(*COLORS, WINE).index(style.color)})"

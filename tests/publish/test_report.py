@@ -106,9 +106,7 @@ def test_curves_are_of_the_done_seeds(folder: Path, shown: Json) -> None:
 def test_every_health_measure_is_drawn(shown: Json) -> None:
     for environment in shown["environments"]:
         charts = environment["health"]
-        assert [chart["title"] for chart in charts] == [
-            measure.title for measure in HEALTH_MEASURES
-        ]
+        assert [chart["title"] for chart in charts] == list(HEALTH_MEASURES)
         lines = [line for chart in charts for line in curves(chart["figure"])]
         assert all(len(line["x"]) <= GENERATIONS for line in lines)
         assert {line["name"] for line in lines} == {
@@ -232,7 +230,7 @@ def test_generations_without_a_step_leave_a_gap_and_no_chart_is_empty(tmp_path: 
     moved = [replace(r, update_norm=0.5 if r.generation % 10 == 1 else 0.0) for r in records]
     write_trial(trial, moved, 1.0, parameters=25)
     (environment,) = report_contents(tmp_path)["environments"]
-    (chart,) = (c for c in environment["health"] if c["title"] == HEALTH_MEASURES[0].title)
+    (chart,) = (c for c in environment["health"] if c["title"].startswith("Length"))
     values = [value for value in only_curve(chart)["y"] if value is not None]
     npt.assert_allclose(values, [0.5 / (0.1 * 5)] * 10)
 

@@ -14,7 +14,8 @@ from matplotlib.collections import LineCollection
 from scipy.stats import trim_mean
 
 from esbench.core.errors import UsageError
-from esbench.publish.figures.sweep_figure import sweep_drawing, sweep_figures
+from esbench.publish.figures.draw_charts import chart_drawing
+from esbench.publish.figures.sweep_charts import sweep_charts
 from esbench.publish.html.report import report_contents
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.results.sources import read_folder
@@ -70,7 +71,7 @@ def test_the_command(esbench: Run, swept: Path) -> None:
 
 
 def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path) -> None:
-    found = {shown.setting: shown for shown in sweep_figures(read_folder(swept))}
+    found = sweep_charts(read_folder(swept))
     rate, shaping = found["learning_rate"], found["shaping"]
     assert [curve.name for curve in rate.curves] == [
         "openai_es shaping=nes",
@@ -81,11 +82,11 @@ def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path
         np.testing.assert_allclose(curve.y, [score(value, 1) for value in RATES])
         np.testing.assert_allclose(curve.low, curve.y - 1)
         np.testing.assert_allclose(curve.high, curve.y + 1)
-    assert sweep_drawing(rate).make().axes[0].get_xscale() == "log"
-    axes = sweep_drawing(shaping).make().axes[0]
+    assert chart_drawing(rate).make().axes[0].get_xscale() == "log"
+    axes = chart_drawing(shaping).make().axes[0]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["nes", "raw"]
     assert len(shaping.curves) == 3
-    figure = sweep_drawing(shaping).make()
+    figure = chart_drawing(shaping).make()
     figure.draw_without_rendering()
     left, right = figure.axes[0].get_xlim()
     bottom, top = figure.axes[0].get_ylim()
@@ -120,10 +121,10 @@ def test_a_value_whose_runs_have_all_diverged_is_left_out(tmp_path: Path) -> Non
         make_trials(tmp_path, seeds=[0], algorithms=sweep), (5.0, math.nan, 7.0), strict=True
     ):
         write_trial(trial, make_records([1.0, 2.0]), result)
-    (shown,) = sweep_figures(read_folder(tmp_path))
+    (shown,) = sweep_charts(read_folder(tmp_path)).values()
     assert list(shown.curves[0].x) == [0.1, 0.3]
     assert np.isnan(shown.curves[0].low).all()
-    assert sweep_drawing(shown).make().axes[0].get_xscale() == "linear"
+    assert chart_drawing(shown).make().axes[0].get_xscale() == "linear"
     with pytest.raises(UsageError, match="population_size"):
         score_table(tmp_path, "population_size")
 
@@ -132,10 +133,10 @@ def test_equal_scores_whose_mean_is_rounded_are_drawn(tmp_path: Path) -> None:
     sweep = {"snes": {"sigma": [0.1, 0.2]}}
     for trial in make_trials(tmp_path, seeds=[0, 1, 2], algorithms=sweep):
         write_trial(trial, make_records([1.0, 2.0]), 3143.21)
-    (shown,) = sweep_figures(read_folder(tmp_path))
+    (shown,) = sweep_charts(read_folder(tmp_path)).values()
     (curve,) = shown.curves
     assert (curve.y != curve.high).any()
-    assert sweep_drawing(shown).make().axes[0].lines
+    assert chart_drawing(shown).make().axes[0].lines
 
 
 def test_a_choice_changes_no_score(tmp_path: Path) -> None:
@@ -146,7 +147,8 @@ def test_a_choice_changes_no_score(tmp_path: Path) -> None:
         score = -500.0 if worst else math.nan if trial.spec.seed == 1 else 10.0
         write_trial(trial, make_records([1.0, 2.0]), score)
     found = read_folder(tmp_path)
-    (whole,) = sweep_figures(found)
-    (chosen,) = sweep_figures(found, [cell for cell in found if cell.algorithm != "ars"])
+    (whole,) = sweep_charts(found).values()
+    searched = [cell for cell in found if cell.algorithm != "ars"]
+    (chosen,) = sweep_charts(found, searched).values()
     np.testing.assert_array_equal(whole.curves[0].y, chosen.curves[0].y)
     assert whole.curves[0].low.min() < -100

@@ -6,20 +6,15 @@ import functools
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
-import numpy as np
-import numpy.typing as npt
-
-from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError
 from esbench.core.escape import printable
 from esbench.core.units import counted
-from esbench.publish.figures.style import FONT, Style, style
-from esbench.results.statistics.curves import Band
+from esbench.publish.figures.style import FONT, style
 from esbench.store.outputs import write_bytes
 
 if TYPE_CHECKING:
@@ -44,35 +39,10 @@ METADATA: Final[dict[Suffix, Any]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-FILLED: Final = 0.5  # least share of an axis that the data take
 LEGEND_ROW: Final = 0.19
 ROOM: Final = (1.8, 1.5)  # least width and height of a panel with its labels [inches]
 LEGEND_WIDTH: Final = 95 / WIDTH  # characters per inch
 LEGEND_LINE: Final = 12  # characters that take as much room as the line beside a label
-MARKERS: Final = 5  # on a line
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The curve of one algorithm, whose ``label`` is its text in the legend.
-
-    Arrays are [points]. ``y`` is NaN in a gap. ``low`` and ``high`` bound the pointwise 95 %
-    interval, NaN without one.
-    """
-
-    name: str
-    label: str
-    style: Style
-    x: Floats
-    y: Floats
-    low: Floats
-    high: Floats
-
-
-def band_curve(name: str, label: str, style: Style, band: Band, unit: float = 1.0) -> Curve:
-    """The curve of a band; x is divided by ``unit``."""
-    return Curve(name, label, style, band.x / unit, band.iqm, band.low, band.high)
 
 
 @final
@@ -194,22 +164,6 @@ def parse_size(text: str) -> Size:
     return size
 
 
-def fitting(values: Iterable[float], data: npt.ArrayLike) -> list[float]:
-    """The values that an axis can show while the data, of any shape, take at least half of it.
-
-    All of them if the data are constant.
-    """
-    finite = np.asarray(data, dtype=np.float64)
-    finite = finite[np.isfinite(finite)]
-    ends = [finite.min(), finite.max()] if finite.size else [0.0, 0.0]
-    extent, kept = ends[1] - ends[0], []
-    for value in sorted(values, key=lambda value: max(ends[0] - value, value - ends[1])):
-        if extent >= FILLED * (max(*ends, value) - min(*ends, value)) or not extent:
-            ends.append(value)
-            kept.append(value)
-    return kept
-
-
 def is_stacked(size: Size) -> bool:
     """Whether the panels of a figure of this size are below each other."""
     return size[1] > size[0]
@@ -292,27 +246,6 @@ def place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], title
         title=title,
         title_fontsize=8,
     )
-
-
-def draw_curves(axes: Axes, curves: Sequence[Curve], opacity: float) -> None:
-    """Draw curves and bands; each line has a few markers, shifted so that none coincide."""
-    for index, curve in enumerate(curves):
-        every = max(1, len(curve.x) // MARKERS)
-        axes.plot(
-            curve.x,
-            curve.y,
-            color=curve.style.color,
-            linestyle=curve.style.line,
-            marker=curve.style.marker,
-            markevery=(index * every // len(curves), every),
-            markerfacecolor="white",
-            markeredgewidth=1.2,
-            label=curve.label,
-            zorder=3,
-        )
-        if not np.isnan(curve.low).all():
-            band = (curve.x, curve.low, curve.high)
-            axes.fill_between(*band, color=curve.style.color, alpha=opacity, linewidth=0)
 
 
 def _columns(labels: Sequence[str], width: float) -> int:

@@ -14,16 +14,11 @@ from matplotlib.figure import Figure
 from esbench.core.errors import UsageError, unknown
 from esbench.core.files import safe_name
 from esbench.publish.figures import across
+from esbench.publish.figures.draw_charts import chart_drawing, charts_drawing
 from esbench.publish.figures.drawing import DEFAULT_OUTPUT, DPI, Drawing, Output, Size, wrap_texts
-from esbench.publish.figures.learning_curves import (
-    PANELS,
-    Panel,
-    curves_drawing,
-    learning_curves,
-    shared_scores,
-)
+from esbench.publish.figures.learning_curves import PANELS, Panel, learning_charts
 from esbench.publish.figures.style import assign_styles, style
-from esbench.publish.figures.sweep_figure import sweep_drawing, sweep_figures
+from esbench.publish.figures.sweep_charts import sweep_charts
 from esbench.results.cell import Cell, cells_named
 from esbench.results.sources import read_folder
 
@@ -79,17 +74,18 @@ def drawings(
     drawn = {}
     for environment, members in itertools.groupby(found, _environment):
         group, stem = list(members), safe_name(environment)
-        if shown := learning_curves(group, styles):
-            drawn[stem] = curves_drawing(environment, shown, shared_scores(group), panels)
-        for sweep in sweep_figures(everything[environment], group):
-            drawn[f"{stem}-{sweep.setting}"] = sweep_drawing(sweep)
+        if shown := learning_charts(group, styles):
+            charts = [shown.panels[panel] for panel in panels]
+            drawn[stem] = charts_drawing(environment, charts)
+        for setting, chart in sweep_charts(everything[environment], group).items():
+            drawn[f"{stem}-{setting}"] = chart_drawing(chart)
     if not drawn:
         raise UsageError(
             f"nothing to draw in {str(root)!r}: no trial has two generations with a return yet"
         )
     for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
         if overall := make(found, styles):
-            drawn[name] = across.across_drawing(overall)
+            drawn[name] = chart_drawing(overall)
     return drawn
 
 

@@ -114,11 +114,7 @@ def report_contents(root: Path, title: str | None = None) -> Json:
     return {
         "title": root.resolve().name if title is None else title,
         "facts": _facts(found),
-        "sentences": [
-            *_best(rows),
-            *_duplicates(found),
-            _health(diagnoses),
-        ],
+        "sentences": [*_best(rows), _health(diagnoses)],
         "algorithms": {name: swatch(style) for name, style in styles.items()},
         "overall": _table(make_sheet(OVERALL, totals), [item.name for item in totals]),
         "charts": charts_across(found, styles),
@@ -166,29 +162,14 @@ def _best(rows: Sequence[Cell]) -> list[str]:
         group = [row for row in members if row.standing]
         if not group:
             continue
-        first = group[0]
-        equal = [row for row in group if row.score == first.score]
+        equal = [row for row in group if row.score == group[0].score]
         tied = [row.name for row in group if row.standing == "tied" and row not in equal]
-        names = " and ".join(f"{row.name} ({_seeds(row)})" for row in equal)
+        names = " and ".join(f"{row.name} ({counted(len(row.scores), 'seed')})" for row in equal)
         verb = "is best" if len(equal) == 1 else "are equally good"
         beside = f"; not significantly different: {', '.join(tied)}" if tied else ""
-        score = format_number(first.score)
+        score = format_number(group[0].score)
         found.append(f"{environment}: {names} {verb} with {score}{beside}.")
     return found
-
-
-def _seeds(row: Cell) -> str:
-    seeds = len(row.scores)
-    total = seeds + row.unfinished
-    return f"{seeds} of {total} seeds" if row.unfinished else counted(seeds, "seed")
-
-
-def _duplicates(found: Sequence[Cell]) -> list[str]:
-    return [
-        f"{cell.title}: {cell.twice[0].name} is stored twice and counts once."
-        for cell in found
-        if cell.twice
-    ]
 
 
 def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:

@@ -19,9 +19,10 @@ from esbench.grids.compose import compose_grid
 from esbench.grids.expand import RESERVED, LabeledSpec, expand
 from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.publish.figures.across import across_drawing, performance_profile
-from esbench.publish.figures.drawing import Drawing, Size, band_curve, draw_curves, place_legend
-from esbench.publish.figures.learning_curves import SHARES
+from esbench.publish.figures.across import performance_profile
+from esbench.publish.figures.chart import SHARES, band_curve
+from esbench.publish.figures.draw_charts import chart_drawing, draw_curves
+from esbench.publish.figures.drawing import Drawing, Size, place_legend
 from esbench.publish.figures.style import MARK, Style, assign_styles
 from esbench.publish.leaderboard.entries import QUANTILES, Entry, EntryCurves
 from esbench.results.baselines import OWN_MEAN
@@ -205,7 +206,7 @@ def suite_drawings(suite: Suite) -> dict[str, Drawing]:
         drawings["best-seen"] = panels(label, _best_seen, f"IQM {point}")
     cells = [replace(entry.to_cell(), policy=DEFAULT_LABEL) for entry in in_every_scale(suite)]
     if profile := performance_profile(cells, styles):
-        drawings["profile"] = across_drawing(profile)
+        drawings["profile"] = chart_drawing(profile)
     return drawings
 
 
