@@ -16,7 +16,6 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.units import counted
-from esbench.grids.trial_spec import NamedCell
 from esbench.publish.figures.chart import Chart, Curve, is_banded
 from esbench.publish.figures.style import Style, assign_styles
 from esbench.results.cell import Cell
@@ -79,14 +78,7 @@ def performance_profile(
 
     None if fewer than two environments have frozen random and reference scores and a done run.
     """
-    return profile_of([(cell, cell_scores(cell)) for cell in group if cell.has_scale], styles)
-
-
-def profile_of(
-    found: Sequence[tuple[NamedCell, Floats]], styles: Mapping[str, Style] | None = None
-) -> Chart | None:
-    """The performance profile of cells with their normalized scores, [runs]; None as above."""
-    pairs = [(cell, scores) for cell, scores in found if scores.size]
+    pairs = [(cell, cell_scores(cell)) for cell in group if cell.has_scale and cell.done]
     environments = _environments(pairs)
     if len(environments) < 2:
         return None
@@ -111,7 +103,7 @@ def cell_scores(cell: Cell) -> Floats:
 
 
 def profile_curves(
-    pairs: Sequence[tuple[NamedCell, Floats]], styles: Mapping[str, Style] | None = None
+    pairs: Sequence[tuple[Cell, Floats]], styles: Mapping[str, Style] | None = None
 ) -> list[Curve]:
     """The curves of a performance profile, from cells with their scores [runs]."""
     total = len(_environments(pairs))
@@ -125,12 +117,12 @@ def profile_curves(
     return curves
 
 
-def _environments(pairs: Sequence[tuple[NamedCell, object]]) -> list[str]:
+def _environments(pairs: Sequence[tuple[Cell, object]]) -> list[str]:
     return sorted({cell.environment for cell, _ in pairs})
 
 
 def _by_algorithm(
-    pairs: Sequence[tuple[NamedCell, T]], styles: Mapping[str, Style] | None
+    pairs: Sequence[tuple[Cell, T]], styles: Mapping[str, Style] | None
 ) -> list[tuple[str, Style, list[T]]]:
     """The data of the cells grouped by algorithm and policy, sorted."""
     groups: dict[str, list[T]] = {}
