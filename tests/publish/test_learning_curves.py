@@ -378,7 +378,7 @@ def test_panels_are_chosen_by_name() -> None:
 
 
 @pytest.mark.parametrize("size", [(2.0, 2.6), (3.3, 2.6), (2.0, 2.0), (4.0, 3.9), (2.0, 9.0)])
-@pytest.mark.parametrize("count", [1, 26])
+@pytest.mark.parametrize("count", [1, 4])
 def test_the_size_that_a_refusal_names_is_accepted(size: tuple[float, float], count: int) -> None:
     labels = [f"algorithm_{n} (10 seeds)" for n in range(count)]
     for panels in (1, 2, 3):

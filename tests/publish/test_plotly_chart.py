@@ -97,6 +97,17 @@ def test_a_mark_that_would_squeeze_the_curves_is_a_text_only() -> None:
     assert "4800" in beyond["text"]
 
 
+def test_named_values_have_bars_and_a_legend() -> None:
+    ticks = dict(zip(X, "abcdefg", strict=True))
+    figure = make_chart([line(Y)], ticks=ticks, log_x=True)["figure"]
+    axis = figure["layout"]["xaxis"]
+    assert (axis["type"], axis["tickvals"], axis["ticktext"]) == ("log", list(X), list("abcdefg"))
+    assert figure["layout"]["showlegend"]
+    (curve,) = figure["data"]
+    assert curve["customdata"] == list("abcdefg")
+    assert curve["error_y"]["array"] == curve["error_y"]["arrayminus"] == [0.5] * 7
+
+
 def test_a_line_unlike_the_others_is_named_below() -> None:
     labels = ["snes (4 seeds)", "ars (2 of 3 seeds)", "cem (unfinished)", "xnes\N{DAGGER}"]
     lines = [line(Y, label) for label in labels]

@@ -87,8 +87,8 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
         _scale_y(axes, -chart.nearest_zero)
     for place, name in chart.places:
         axes.axvline(place, **MARK)
-        at = {"xycoords": axes.get_xaxis_transform(), "xytext": (0, 2)}
-        axes.annotate(name, (place, 1), horizontalalignment="center", **at, **NOTE)
+        at = axes.get_xaxis_transform()
+        axes.annotate(name, (place, 1), (0, 2), at, horizontalalignment="center", **NOTE)
     if not chart.curves:
         axes.set_xticks([])
         text = "\n".join(textwrap.wrap(NOT_EVALUATED, 20))

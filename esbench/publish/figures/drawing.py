@@ -30,7 +30,6 @@ DPI: Final = 150
 WIDTH: Final = 6.6  # inches
 SMALLEST: Final = 2.0
 LONGEST: Final = (1.35, 0.92)  # length of a label in its panel's, and of a title in the width
-_ROUNDING: Final = 1e-6
 MIN_LINE: Final = 12  # characters
 LARGEST: Final = 40.0
 SUFFIXES: Final[tuple[Suffix, ...]] = ("png", "svg")
@@ -83,24 +82,16 @@ class Drawing:
         if wanted is None:
             return WIDTH, self.height + self._legend_height(WIDTH)
         width, height = wanted
-        least = self._least(width, stacked=is_stacked(wanted))
-        if width < least[0] or height < least[1]:
-            fewer = "; another shape or fewer --panels may need less" * (self.panels > 1)
+        columns, rows = (1, self.panels) if is_stacked(wanted) else (self.panels, 1)
+        wide = max(ROOM[0] * columns, width)
+        high = ROOM[1] * rows + self._legend_height(wide)
+        if width < wide or height < high:
             raise UsageError(
                 f"--size {width:g}x{height:g}: no room for {counted(self.panels, 'panel')} and "
                 f"{counted(len(self.labels), 'label')}; expected at least "
-                f"{least[0]:g}x{least[1]:g}{fewer}"
+                f"{_rounded_up(wide):g}x{_rounded_up(max(high, height)):g}, or another shape"
             )
         return wanted
-
-    def _least(self, width: float, *, stacked: bool) -> Size:
-        """The least size of this shape, at least ``width`` wide."""
-        columns, rows = (1, self.panels) if stacked else (self.panels, 1)
-        wide = max(SMALLEST, ROOM[0] * columns, width)
-        high = max(SMALLEST, ROOM[1] * rows + self._legend_height(wide))
-        if self.panels > 1:  # the shape decides where the panels are
-            wide, high = (wide, max(high, wide + 0.1)) if stacked else (max(wide, high), high)
-        return math.ceil(10 * wide - _ROUNDING) / 10, math.ceil(10 * high - _ROUNDING) / 10
 
     def _legend_height(self, width: float) -> float:
         if not self.labels:
@@ -162,6 +153,10 @@ def parse_size(text: str) -> Size:
             f"{LARGEST:g} inches"
         )
     return size
+
+
+def _rounded_up(inches: float) -> float:
+    return math.ceil(round(10 * inches, 6)) / 10
 
 
 def is_stacked(size: Size) -> bool:

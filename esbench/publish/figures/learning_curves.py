@@ -30,6 +30,7 @@ _DRAWN: Final = (
     "population_return_mean",
     "center_rank_fraction",
 )
+STEPS: Final = "environment steps"
 Panel: TypeAlias = Literal["steps", "time", "rank"]
 PANELS: Final[tuple[Panel, ...]] = ("steps", "time", "rank")
 
@@ -152,7 +153,7 @@ def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> di
     ends = [float(curve.x[-1]) for curve in over_time]
     slow = max(ends) >= SLOWEST * min(ends)
 
-    def chart(x_label: str, curves: list[Curve], low: float, end: float, **more: bool) -> Chart:
+    def chart(x_label: str, curves: list[Curve], low: float, end: float, log_x: bool) -> Chart:
         return Chart(
             title=_one_line(label) + left_out,
             x_label=x_label,
@@ -162,14 +163,15 @@ def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> di
             levels=levels,
             nearest_zero=nearest,
             x_range=(low, 1.02 * end),
-            **more,
+            log_x=log_x,
+            is_whole=x_label == STEPS,
         )
 
     end = seconds / size
     time_label = f"wall-clock time ({unit})" + "\n(log scale)" * slow
     low = min(ends) / SLOWEST if slow else -0.02 * end
     return {
-        "steps": chart("environment steps", over_steps, -0.02 * steps, steps, is_whole=True),
+        "steps": chart(STEPS, over_steps, -0.02 * steps, steps, log_x=False),
         "time": chart(time_label, over_time, low, end, log_x=slow),
     }
 

@@ -90,9 +90,8 @@ def _health_charts(
                 label = f"{name} ({counted(len(members), 'seed')})"
                 lines.append(band_curve(name, label, styles[name], band))
         if lines:
-            axes = {"log_y": log, "is_share": scale == "share"}
-            chart = Chart(title=title, x_label="generation", y_label="", curves=lines, **axes)
-            charts.append(chart)
+            chart = Chart(title=title, x_label="generation", y_label="", curves=lines, log_y=log)
+            charts.append(replace(chart, is_share=scale == "share"))
     return charts
 
 

@@ -62,7 +62,7 @@ def make_chart(chart: Chart) -> Json:
     for x, name in chart.places:
         shapes.append({**UPRIGHT, **DOTTED, "x0": x, "x1": x})
         names.append({**NOTE, "x": x, "y": 1, "yref": "paper", "text": html.escape(name)})
-    layout = {"xaxis": _x_axis(chart), "yaxis": _y_axis(chart)}
+    layout: Json = {"xaxis": _x_axis(chart), "yaxis": _y_axis(chart)}
     layout |= {"shapes": shapes, "annotations": names}
     if chart.ticks is not None:
         layout |= {"showlegend": True, "legend": ABOVE}

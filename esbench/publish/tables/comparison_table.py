@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -53,7 +53,6 @@ BY: Final[dict[EpisodeStatistic, str]] = {
     "tail": ", by their tails",
     "area": ", by the areas under their learning curves",
 }
-MOST_DIFFERENCES: Final = 8  # settings named in one note
 LONGEST_VALUE: Final = 40  # characters of one setting: there may be a sigma per parameter
 
 
@@ -130,8 +129,9 @@ def compare_sides(
         for (a, b), comparison, p in zip(scored, comparisons, p_values, strict=True)
     )
     left_out = [cell for cell in (*ours, *theirs) if not any(cell in pair for pair in matched)]
-    common = {cell.labels for cell in ours} & {cell.labels for cell in theirs}
-    notes = [*_left_out_notes(left_out, common), *_cautions(pairs)]
+    notes = _cautions(pairs)
+    if left_out:
+        notes.append(f"Not compared, without a partner of equal settings: {_contents(left_out)}.")
     return Sides(first, second, statistic, pairs, _across(pairs), tuple(notes))
 
 
@@ -358,21 +358,8 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
         )
     for pair in pairs:
         if settings := _differences(pair.first, pair.second):
-            rest = len(settings) - MOST_DIFFERENCES
-            listed = "; ".join(settings[:MOST_DIFFERENCES]) + f"; and {rest} more" * (rest > 0)
-            notes.append(f"{_place(pairs, pair)}: A and B differ in {listed}.")
+            notes.append(f"{_place(pairs, pair)}: A and B differ in {'; '.join(settings)}.")
     return notes
-
-
-def _left_out_notes(left_out: Sequence[Cell], common: Collection[tuple[str, ...]]) -> list[str]:
-    """The cells without a partner; ``common`` are the labels that both sides have."""
-    alone = [cell for cell in left_out if cell.labels not in common]
-    unequal = [cell for cell in left_out if cell.labels in common]
-    texts = {
-        "On one side only, not compared": alone,
-        "Not compared, because no row of the other side has equal settings": unequal,
-    }
-    return [f"{text}: {_contents(cells)}." for text, cells in texts.items() if cells]
 
 
 def _differences(first: Cell, second: Cell) -> list[str]:
