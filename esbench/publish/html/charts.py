@@ -25,8 +25,8 @@ from esbench.results.statistics.generations import uniform_curve_band
 from esbench.results.statistics.health import RunMeasurements
 
 POINTS: Final = 100  # of a line across environments
-Scale: TypeAlias = Literal["linear", "log", "share"]
-HEALTH_MEASURES: Final[dict[str, tuple[Callable[[RunMeasurements], Floats], Scale]]] = {
+HealthAxis: TypeAlias = Literal["linear", "log", "share"]
+HEALTH_MEASURES: Final[dict[str, tuple[Callable[[RunMeasurements], Floats], HealthAxis]]] = {
     "Length of the updates above 0 (radii of the population)": (
         lambda run: np.where(run["update_norm"] > 0, run["update_norm"], np.nan) / run.radius,
         "log",
