@@ -152,9 +152,9 @@ def _changed(table: Table, changes: Sequence[tuple[Path, Any]]) -> Table:
     result: Table = _copied(table)
     labels = [*result.get("algorithms", ())]
     for path, value in sorted(changes, key=lambda change: len(change[0])):
+        _put(result, path, value)
         for own in _own_tables(result, path[0]):
             _replace(own, path, value, result)
-        _put(result, path, value)
         if path == ("algorithms",):
             labels = [*value] if isinstance(value, dict | list) else []
     for label in result.get("algorithms", ()) if labels else ():
@@ -202,9 +202,10 @@ def _replace(own: Table, path: Path, value: Any, grid: Table) -> None:
     else:
         place: Any = own
         for key in above:
-            place = place.get(key, {}) if isinstance(place, dict) else {}
+            place = place.get(key) if isinstance(place, dict) else None
         for name in {last, *_alternatives(grid, path)}:
-            place.pop(name, None)
+            if isinstance(place, dict):  # others are refused by the types
+                place.pop(name, None)
 
 
 def _alternatives(grid: Table, path: Path) -> set[str]:
