@@ -191,3 +191,19 @@ def test_the_function_run_refuses_values_of_another_type(
         es.run("quick", out=tmp_path, **change)
     assert name in str(refused.value).partition("=")[0]
     assert not files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "old", "new"),
+    [
+        (es.run, {"set": "seeds=[0]"}, "overrides"),
+        (es.plan, {"set": "seeds=[0]"}, "overrides"),
+        (es.table, {"in_": "results"}, "folder"),
+        (es.check, {"in_": "results"}, "folder"),
+    ],
+)
+def test_an_old_name_of_an_argument_is_refused_with_the_new_one(
+    function: Callable[..., object], old: dict[str, Any], new: str
+) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(old))!r} is called '{new}'"):
+        function("quick", **old)

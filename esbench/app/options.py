@@ -46,6 +46,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 ARGS: Final = "\n\nArgs:\n"
+RENAMED: Final = {"set": "overrides", "in_": "folder"}
 SHARED: Final = "grid: and shared options."  # replaced by their texts
 WORDS: Final[dict[Any, str]] = {
     bool: "True or False",
@@ -146,6 +147,8 @@ def public(options: Any = None) -> Callable[[Callable[Given, Result]], Callable[
 
         @functools.wraps(function)
         def checked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            for old in RENAMED.keys() & kwargs.keys():
+                raise UsageError(f"the argument {old!r} is called {RENAMED[old]!r}")
             kinds = argument_types(checked)
             for name, value in signature.bind(*args, **kwargs).arguments.items():
                 if not _is_a(value, kinds[name]):

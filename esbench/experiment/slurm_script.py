@@ -14,6 +14,8 @@ from typing import Final, final
 from esbench.core.errors import UsageError
 
 WARNING_SECONDS: Final = 120  # before the time limit; Slurm may be a minute early
+# Below five minutes, as minutes[:seconds], hours:minutes:seconds or days-hours[:minutes[:seconds]].
+TOO_SHORT: Final = re.compile(r"(?:0+:)?0*[0-4](?::\d+)?|0+-0+(?::0*[0-4](?::\d+)?)?")
 CHOSEN: Final = ("partition", "time", "cpus-per-task", "mem")  # options of this command
 OURS: Final = (*CHOSEN, "array", "no-requeue", "nodes", "ntasks", "requeue", "signal")
 
@@ -74,7 +76,12 @@ class SlurmJob:
     options: Sequence[str] = ()
 
     def script(self) -> str:
-        """The text for sbatch; UsageError if one of ``options`` is wrong."""
+        """The text for sbatch; UsageError if ``time`` or one of ``options`` is wrong."""
+        if TOO_SHORT.fullmatch(self.time or ""):
+            raise UsageError(
+                f"--time {self.time!r}: expected 5 minutes or more, because the trials are saved "
+                f"{WARNING_SECONDS // 60} minutes before the limit"
+            )
         return SCRIPT.format(
             summary=self.summary,
             shards=self.shards,

@@ -97,6 +97,7 @@ REFUSED = {
     "--array 0": "0 shards .* 6 trials",
     "--array 7": "7 shards .* 6 trials",
     "--array 2 --sbatch array=3": "--sbatch 'array=3'",
+    "--array 2 --time 4:59": "--time '4:59'.* 5 minutes",
     "--array 2 --keep 0": "keep = 0",
     "--array 2 --cpus-per-task 2 --at-once 3": "at_once = 3",
     "--array 2 --set budget.env_step=3": "'env_steps'",

@@ -160,6 +160,21 @@ def test_options_become_directives() -> None:
     assert not any("--time" in line or "--mem" in line for line in plain)
 
 
+@pytest.mark.parametrize(
+    ("time", "is_too_short"),
+    [
+        *[(time, True) for time in ("4", "4:59", "0:04:59", "0-0", "0-0:04")],
+        *[(time, False) for time in ("5", "300:00", "0:05:00", "4:00:00", "0-4", "UNLIMITED")],
+    ],
+)
+def test_a_limit_that_leaves_no_time_to_save_is_refused(time: str, is_too_short: bool) -> None:
+    if is_too_short:
+        with pytest.raises(UsageError, match="5 minutes"):
+            job(time=time).script()
+    else:
+        assert f"#SBATCH --time={time}" in job(time=time).script()
+
+
 @pytest.mark.parametrize("option", ["", "=1", "Account=1", "a b=1", "array=2", "x=1\n2", "mem=1"])
 def test_wrong_options_of_sbatch_are_refused(option: str) -> None:
     with pytest.raises(UsageError, match="--.*expected"):

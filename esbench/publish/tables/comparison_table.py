@@ -344,6 +344,8 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
     runs = [pair.comparison.runs for pair in pairs]
     cells = [cell for pair in pairs for cell in (pair.first, pair.second)]
     notes = seeds_notes([count for both in runs for count in both])
+    if (3, 3) in runs:
+        notes.append("With 3 seeds on each side p is at least 0.1.")
     if any(ours != theirs for ours, theirs in runs):
         notes.append(
             "Unequal numbers of seeds: interquartile means discard other shares of them. The test "
