@@ -19,6 +19,8 @@ is never ahead of them. Every other file is replaced atomically. There is no pic
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
@@ -68,6 +70,7 @@ class TrialFolder:
     @property
     def status(self) -> Status:
         """Where the trial stands."""
+        self._require_plain()
         if self.is_done:
             return "done"
         has_failed = (self.path / "error.txt").exists()
@@ -94,6 +97,7 @@ class TrialFolder:
 
     def description(self) -> Json:
         """The content of ``trial.json``. Reading it needs no plugin of the trial."""
+        self._require_plain()
         path = self.path / "trial.json"
         if not (self.is_done or self.has_begun):
             below = min(self.path.rglob("trial.json"), default=None)
@@ -194,6 +198,7 @@ class TrialFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
         """Try to lock the trial for this process; yields whether it succeeded."""
+        self._require_plain()
         with disk_errors(self.path, RESUMABLE if self.has_begun else "; nothing was saved"):
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / "lock").open("a+b")
@@ -307,6 +312,15 @@ class TrialFolder:
         """Close the files that are appended to."""
         self._metrics.close()
         self._members.close()
+
+    def _require_plain(self) -> None:
+        """DamagedTrialError if the folder has links, which lead elsewhere, pipes or devices."""
+        for folder, names, files in os.walk(self.path):
+            for path in (Path(folder, name) for name in (*names, *files)):
+                with contextlib.suppress(FileNotFoundError):  # replaced meanwhile
+                    mode = path.lstat().st_mode
+                    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                        raise damaged(path, "a link, pipe or device; expected a regular file")
 
     def _write(self, name: str, content: Json) -> None:
         with disk_errors(self.path):

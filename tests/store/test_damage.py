@@ -51,6 +51,8 @@ def read_all(folder: TrialFolder) -> None:
     folder.load_checkpoint(ROWS)
     (folder.path / "other").rename(folder.path / "kept" / "00000003.json")
     selected_score(folder)
+    with folder.locked():
+        pass
 
 
 STORED = (
@@ -228,15 +230,25 @@ def test_json_that_could_not_be_written_again_is_refused(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
-@pytest.mark.parametrize("name", STORED)
-def test_only_regular_files_are_read(
+@pytest.mark.parametrize("name", [*STORED, "lock"])
+def test_only_regular_files_are_read_and_written(
     trial: Trial, name: str, kind: Callable[[Path], object]
 ) -> None:
     (path,) = trial.folder.path.glob(name)
     path.unlink()
     kind(path)
-    with pytest.raises(UsageError, match=f"cannot read .*{path.name}"):
+    with pytest.raises(UsageError, match=path.name):
         read_all(trial.folder)
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "kept", "log.txt"])
+def test_training_does_not_write_through_a_link(trial: Trial, tmp_path: Path, name: str) -> None:
+    elsewhere, link = tmp_path / "elsewhere", trial.folder.path / name
+    if link.exists():
+        link.rename(elsewhere)
+    link.symlink_to(elsewhere)
+    with pytest.raises(DamagedTrialError, match=f"{name} is damaged .a link"):
+        trial.folder.locked().__enter__()
 
 
 def test_a_kept_checkpoint_of_another_generation_is_damage(trial: Trial) -> None:
