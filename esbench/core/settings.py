@@ -133,7 +133,10 @@ def _sentences(
 ) -> list[str]:
     """One line per wrong key; the expectations of a union's branches are joined."""
     lines: dict[str, str] = {}
+    above = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     for error in errors:
+        if error["type"] == "too_short" and error["loc"] in above:
+            continue  # it counts only the items that have no error
         path = [str(part) for part in error["loc"] if not _is_branch(part)]
         if error["type"] == "extra_forbidden" and _is_branch(error["loc"][-1]):
             path.append(str(error["loc"][-1]))
