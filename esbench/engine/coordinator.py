@@ -55,7 +55,7 @@ class NodeShare:
     shortest: float = math.inf  # of this job
 
     def begin(self) -> None:
-        """Forget the last job, of which messages may still be on the way."""
+        """Forget the last job; late messages of it are ignored."""
         self.late += len(self.sent)
         self.held, self.sent, self.queued, self.dropped = {}, deque(), 0, []
         self.is_fresh, self.has_job, self.shortest = True, False, math.inf

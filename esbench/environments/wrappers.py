@@ -159,7 +159,7 @@ class OrderedActions(gymnasium.ActionWrapper[Any, Any, Any], RecordConstructorAr
 
 
 def _box(env: gymnasium.Env[Any, Any], axes: int, expected: str) -> Box:
-    """The space of the observations; UsageError unless it is a Box of so many axes."""
+    """The space of the observations; UsageError unless it is a Box with ``axes`` axes."""
     space = env.observation_space
     if not (isinstance(space, Box) and len(space.shape) == axes):
         raise UsageError(f"the observations are {space}; expected {expected}")

@@ -177,7 +177,7 @@ def _stage(environment: EnvironmentSpec) -> Iterator[Environment]:
 @final
 @dataclass
 class _Film:
-    """An episode, of which one in ``stride`` frames of the first ``max_steps`` is shown.
+    """An episode; the film shows every ``stride``-th frame of its first ``max_steps`` steps.
 
     ``total`` and ``steps`` are its return and its length, ``shown`` the steps in the film.
     """

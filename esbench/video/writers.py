@@ -55,7 +55,7 @@ def as_mp4(frames: Iterable[Frame], fps: float) -> bytes:
             if process is None:
                 size = f"{even.shape[1]}x{even.shape[0]}"
                 raw = f"-f rawvideo -pix_fmt rgb24 -s {size} -r {fps} -i -".split()
-                # The writer of imageio_ffmpeg forks, of which libraries with threads (JAX) warn.
+                # The writer of imageio_ffmpeg forks; libraries with threads (JAX) warn of that.
                 process = stack.enter_context(
                     subprocess.Popen(
                         [program, "-v", "error", "-y", *raw, *coded, str(path)],
