@@ -42,23 +42,6 @@ def test_every_setting_on_the_right_exists() -> None:
     assert set(found) - names() == {"make_algorithm", "make_trainer"}
 
 
-def test_defaults_that_the_page_compares() -> None:
-    def default(name: str, setting: str) -> Any:
-        return ALGORITHMS.get(name).Settings.model_fields[setting].default
-
-    expected = {
-        ("nsra_es", "meta_population_size"): 5, ("nsra_es", "archive_size_max"): 1000,
-        ("nsra_es", "weight_patience"): 50, ("openai_es", "sigma"): 0.02,
-        ("openai_es", "learning_rate"): 0.01, ("openai_es", "weight_decay"): 0.005,
-        ("ns_es", "weight_decay"): 0.005, ("pepg", "weight_decay"): 0.0,
-        ("pgpe", "weight_decay"): 0.0, ("pgpe", "learning_rate"): 0.05, ("pgpe", "sigma"): 0.1,
-        ("pgpe", "sigma_max_change"): 0.2, ("snes", "learning_rate"): 1.0, ("snes", "sigma"): 0.1,
-        ("xnes", "learning_rate"): 1.0, ("xnes", "sigma"): 0.1, ("cem", "sigma"): 0.5,
-        ("ars", "sigma"): 0.03, ("ars", "population_size"): 64,
-    }  # fmt: skip
-    assert {key: default(*key) for key in expected} == expected
-
-
 def step(shaping: str = "centered") -> tuple[Any, Any, Any]:
     """A step of plain gradient ascent, the members less the center, and their ranks."""
     settings: dict[str, Any] = {

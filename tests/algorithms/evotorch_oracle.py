@@ -8,9 +8,9 @@ import torch
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch.jit.script is deprecated
     import evotorch
-    from evotorch.algorithms import CEM, PGPE, SNES, XNES
+    from evotorch.algorithms import PGPE, SNES, XNES
 
-__all__ = ["CEM", "PGPE", "SNES", "XNES", "Oracle"]
+__all__ = ["PGPE", "SNES", "XNES", "Oracle"]
 
 
 class Oracle:

@@ -1,6 +1,9 @@
+"""PGPE makes evotorch's updates, and PEPG those of its package."""
+
 import math
 
 import numpy as np
+import pepg
 import pytest
 from evotorch_oracle import PGPE, Oracle
 from searches import SIZE, START, P, climb, deviations, maker, signed_noise
@@ -120,27 +123,76 @@ def test_decaying_rates_are_evotorchs_with_a_schedule(optimizer):
     compare(make(optimizer=optimizer, **decays), oracle, 40, before_update=schedule)
 
 
-def test_one_pair_moves_the_center_only():
-    algorithm = make(population_size=2)
-    population = algorithm.ask()
-    algorithm.tell(population, [0.0, 1.0])
-    step = population.member(1) - START
-    np.testing.assert_allclose(algorithm.center, START + 0.15 * step / np.linalg.norm(step))
-    np.testing.assert_array_equal(deviations(algorithm), 0.1)
+make_pepg = maker("pepg")
 
 
-@pytest.mark.parametrize("change", [None, 5.0])
-@pytest.mark.parametrize("antithetic", [True, False])
-def test_a_deviation_stays_positive_where_plain_ascent_would_pass_zero(change, antithetic):
-    algorithm = make(
-        antithetic=antithetic, shaping="raw", sigma_learning_rate=5.0, sigma_max_change=change
+def package(sigma=2.0, learning_rate=0.3, sigma_learning_rate=0.2, weight_decay=0.0, **given):
+    oracle = pepg.PEPG(
+        SIZE, P, 0.0, sigma, learning_rate, sigma_learning_rate, weight_decay, **given
     )
-    old, falls = deviations(algorithm), 0
-    for _ in range(10):
-        climb(algorithm, 1)
-        new = deviations(algorithm)
-        assert (new >= 0.01 * old).all()
-        falls += (new == 0.01 * old).sum()
-        old = new
-    assert falls > 0
-    assert (new > 0).all()
+    oracle.mu[:] = START
+    return oracle
+
+
+def tell_both(algorithm, oracle, returns=None):
+    """Tell both of one population: the package has all the pluses first, then the minuses."""
+    population = algorithm.ask()
+    values = fitness(population.members()) if returns is None else np.array(returns)
+    z = np.array([population.noise.row(i) for i in range(len(values) // 2)])
+    oracle.epsilon = oracle.sigma * z
+    oracle.theta = np.concatenate([oracle.mu + oracle.epsilon, oracle.mu - oracle.epsilon])
+    oracle.update(np.concatenate([values[0::2], values[1::2]]))
+    algorithm.tell(population, values)
+
+
+RATES = [
+    {},  # the package's examples
+    {"sigma": 0.3, "learning_rate": 0.05, "sigma_learning_rate": 0.1, "weight_decay": 0.0},
+    {"sigma": 0.3, "learning_rate": 0.05, "sigma_learning_rate": 1.0, "weight_decay": 0.1},
+]
+
+
+@pytest.mark.parametrize("rates", RATES)
+def test_a_hundred_updates_are_the_packages_but_for_adams_eps(rates):
+    algorithm = make_pepg(optimizer_settings={"eps": 0.0}, **rates)
+    oracle = package(optimizer_kwargs={"epsilon": 0.0}, **rates)
+    for _ in range(100):
+        tell_both(algorithm, oracle)
+        np.testing.assert_allclose(algorithm.center, oracle.mu, rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(deviations(algorithm), oracle.sigma, rtol=1e-12)
+    assert np.abs(algorithm.center - START).max() > 0.1
+    assert np.abs(deviations(algorithm) / algorithm.settings.sigma - 1).max() > 0.1
+
+
+def test_a_deviation_stays_positive_where_the_packages_turns_negative():
+    rates = {"sigma": 0.3, "sigma_learning_rate": 16.0}
+    negative = 0
+    for seed in range(30):
+        algorithm, oracle = make_pepg(seed=seed, **rates), package(**rates)
+        tell_both(algorithm, oracle)
+        turned = oracle.sigma < 0.01 * 0.3
+        np.testing.assert_allclose(deviations(algorithm)[~turned], oracle.sigma[~turned], rtol=1e-9)
+        np.testing.assert_allclose(deviations(algorithm)[turned], 0.01 * 0.3, rtol=1e-14)
+        negative += np.count_nonzero(oracle.sigma <= 0)
+    assert negative > 3
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"shaping": shaping} for shaping in SHAPINGS),
+        {"sigma_min": 0.29, "sigma_max": 0.305, "sigma_max_change": 0.01},
+        {"sigma_learning_rate_decay": 0.5, "learning_rate_decay": 0.9},
+    ],
+)
+def test_pepg_is_pgpe_at_half_the_rate_of_the_deviations(given):
+    rate = 0.01 if given.get("shaping") == "raw" else 0.2
+    one = make_pepg(sigma=0.3, sigma_learning_rate=rate, **given)
+    adam = {"optimizer": "adam", "learning_rate": 0.3, "weight_decay": 0.0}
+    given = {"sigma": 0.3, "sigma_learning_rate": rate / 2, "sigma_max_change": None, **given}
+    other = maker("pgpe")(**adam, **given)
+    for _ in range(20):
+        for algorithm in (one, other):
+            climb(algorithm, 1)
+        np.testing.assert_allclose(one.center, other.center, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(deviations(one), deviations(other), rtol=1e-10)
