@@ -2,14 +2,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from searches import START, P
 from searches import quadratic as fitness
 
 import esbench
-from esbench.algorithms.ars import ARS
-from esbench.core.settings import parse
 
 VERSIONS = {"V1": False, "V2": True, "V1-t": False, "V2-t": True}
 
@@ -56,28 +53,6 @@ def test_the_second_versions_normalize_observations(make_spec, version, normaliz
 
 
 @pytest.mark.parametrize(
-    ("weak", "strong", "size"),
-    [
-        ({"num_pairs": 8}, {}, 16),
-        ({"population_size": 12}, {}, 12),
-        ({"num_pairs": 8}, {"population_size": 12}, 12),
-        ({"population_size": 12}, {"num_pairs": 8}, 16),
-        ({"num_pairs": 8}, {"num_pairs": 4}, 8),
-    ],
-)
-def test_a_later_size_replaces_the_other_name(make_spec, weak, strong, size):
-    spec = make_spec(
-        algorithms={"ars": {"num_best": 2, **weak}},
-        environment={"doubles:Walk-v0": {"algorithms": {"ars": strong}}},
-    )
-    given = spec.algorithm.settings
-    assert given.population_size == size
-    again = parse(ARS.Settings, given.model_dump(mode="json"), "test")  # as a stored trial is read
-    assert again == given
-    assert ARS(again, START, 0).population_size == size
-
-
-@pytest.mark.parametrize(
     ("growth", "num_best", "kept"), [(8, 3, 3), (16, 3, 6), (20, 3, 7), (24, None, 24), (9, 8, 9)]
 )
 def test_in_a_grown_population_the_same_part_is_kept(growth, num_best, kept):
@@ -118,18 +93,3 @@ def test_a_deviation_of_zero_makes_no_step(returns):
 
 
 integers = st.lists(st.integers(-1000, 1000), min_size=16, max_size=16)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    returns=integers,
-    shift=st.integers(-(10**6), 10**6),
-    power=st.integers(-20, 20),
-    num_best=st.integers(1, 8),
-)
-def test_shifted_and_scaled_returns_make_the_same_step(returns, shift, power, num_best):
-    # Integers and powers of two, so that no product is rounded and the bits must agree.
-    one, other = (make(num_pairs=8, num_best=num_best) for _ in range(2))
-    one.tell(one.ask(), np.array(returns, dtype=float))
-    other.tell(other.ask(), (np.array(returns, dtype=float) + shift) * 2.0**power)
-    np.testing.assert_array_equal(other.center, one.center)

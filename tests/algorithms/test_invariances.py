@@ -47,19 +47,6 @@ def test_equal_returns_change_nothing_at_all(name, given_, before):
     assert algorithm.generation == before + 2
 
 
-@pytest.mark.parametrize(("name", "given_"), WITH_SHAPINGS)
-def test_one_failure_among_equals_moves_nothing_but_ranks(name, given_):
-    # With ``raw``, all utilities are equal, but their mean is off by rounding.
-    algorithm = maker(name)(antithetic=False, **given_) if name != "pepg" else maker(name)(**given_)
-    climb(algorithm, 2)
-    before = state_of(algorithm)
-    tell(algorithm, algorithm.ask(), [0.1, 0.1, math.nan] + [0.1] * (SIZE - 3))
-    if given_["shaping"] in BY_RANK:
-        assert not np.array_equal(algorithm.center, before["center"])
-    else:
-        assert_same(state_of(algorithm), before)
-
-
 @pytest.mark.parametrize(
     ("name", "given_"), [*WITH_SHAPINGS, *((name, {}) for name in OTHERS), *RANKED[-3:]]
 )

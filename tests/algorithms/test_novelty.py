@@ -3,7 +3,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from searches import centered_ranks, dense_noise
 
 import esbench
@@ -61,9 +60,6 @@ def run(algorithm, generations, returns=fitness, behaviors=behavior):
 def constant(value):
     """Return a function of members that gives each of them the same number or row."""
     return lambda members: np.broadcast_to(value, (len(members), *np.shape(value)))
-
-
-# --- the paper, once more ---
 
 
 def adam():
@@ -136,20 +132,11 @@ def test_fifty_generations_are_the_papers(name, seed, size, k):
     np.testing.assert_array_equal(algorithm.center, state["centers"][best])
 
 
-# --- novelty ---
-
-
 def test_a_behavior_that_is_not_finite_has_no_novelty():
     behaviors = np.array([[math.nan, 0.0], [0.0, math.inf], [1.0, 0.0]])
     for archive in (np.zeros((2, 2)), np.empty((0, 2))):
         assert np.isfinite(novelties(behaviors, archive, 3)).tolist() == [False, False, True]
     assert np.isnan(novelties(behaviors[:2], np.zeros((2, 2)), 3)).all()
-
-
-finite = st.floats(-1e3, 1e3, width=32)
-
-
-# --- reductions ---
 
 
 @pytest.mark.parametrize("shaping", SHAPINGS)
@@ -162,9 +149,6 @@ def test_without_novelty_it_is_openai_es(shaping):
         population = plain.ask()
         plain.tell(population, fitness(population.members()))
         np.testing.assert_array_equal(center, plain.center)
-
-
-# --- the weight ---
 
 
 def test_the_schedule_of_the_weight():
@@ -182,9 +166,6 @@ def test_the_schedule_of_the_weight():
         weight.adapt(updated)
         assert weight.novelty_weight == expected
     assert weight.best == 7.0
-
-
-# --- the meta-population ---
 
 
 @pytest.mark.parametrize(
@@ -210,9 +191,6 @@ def test_the_center_is_the_one_with_the_best_probe(returns, best):
     np.testing.assert_array_equal(restored.center, members[best])
 
 
-# --- the archive ---
-
-
 @pytest.mark.parametrize("most", [1, 4])  # below and above the size of the meta-population
 def test_the_archive_drops_its_oldest(most):
     algorithm = make("ns_es", meta_population_size=3, archive_size_max=most)
@@ -223,9 +201,6 @@ def test_the_archive_drops_its_oldest(most):
         step(algorithm)
         seen += list(behavior(algorithm.ask().members()))
         answer(algorithm)
-
-
-# --- edges ---
 
 
 def told_once(name, returns, behaviors, **changes):

@@ -1,4 +1,3 @@
-import copy
 import json
 import subprocess
 import sys
@@ -33,18 +32,6 @@ OWN = {
     "own_search:Plain": own_search.Plain,
     "torch.optim:AdamW": torch.optim.AdamW,
 }
-ROUND_TRIPS = [
-    ("adam", {}),
-    ("adam", {"amsgrad": True}),
-    ("adam", {"weight_decay": 0.1}),
-    ("adamw", {"weight_decay": 0.1}),
-    ("sgd", {}),
-    ("sgd", {"momentum": 0.9, "nesterov": True}),
-    ("rprop", {}),
-    ("nadam", {}),
-    ("asgd", {}),
-    ("clipup", {}),
-]
 
 
 def climb(optimizer, center, gradients, decay=1.0):
@@ -137,36 +124,6 @@ def test_torch_optimizers_are_the_plain_ones_by_hand(name, cls, settings):
     np.testing.assert_array_equal(climb(optimizer, np.full(P, 0.5), GRADIENTS[:50]), expected)
 
 
-@pytest.mark.parametrize("steps", [1, 5])
-@pytest.mark.parametrize(("name", "settings"), ROUND_TRIPS)
-def test_the_state_is_a_copy_of_arrays_and_numbers(name, settings, steps):
-    optimizer = make_optimizer(name, P, 0.05, settings)
-    initial = optimizer.state_dict()
-    fresh = climb(optimizer, np.ones(P), GRADIENTS[:steps])
-    center = fresh[-1]
-    state = optimizer.state_dict()
-    assert all(isinstance(value, np.ndarray | float | int) for value in state.values())
-    before = copy.deepcopy(state)
-    restored = make_optimizer(name, P, 0.05, settings)
-    restored.load_state_dict(copy.deepcopy(state))
-    expected = climb(restored, center, GRADIENTS[5:9])
-
-    other = make_optimizer(name, P, 0.05, settings)
-    other.load_state_dict(state)
-    np.testing.assert_array_equal(climb(other, center, GRADIENTS[5:9]), expected)
-    for key, value in before.items():  # stepping wrote into no array that was handed out or in
-        np.testing.assert_array_equal(state[key], value)
-
-    other.load_state_dict(state)
-    for value in [*state.values(), *optimizer.state_dict().values()]:
-        if isinstance(value, np.ndarray):
-            value.fill(1e6)
-    np.testing.assert_array_equal(climb(optimizer, center, GRADIENTS[5:9]), expected)
-    np.testing.assert_array_equal(climb(other, center, GRADIENTS[5:9]), expected)
-    other.load_state_dict(initial)  # one that has gone on can go back, too
-    np.testing.assert_array_equal(climb(other, np.ones(P), GRADIENTS[:steps]), fresh)
-
-
 @pytest.mark.parametrize("name", OWN)
 def test_an_own_optimizer_steps_as_its_class_also_from_a_stored_state(name):
     parameter = torch.nn.Parameter(torch.full((P,), 0.5, dtype=torch.float64))
@@ -185,24 +142,6 @@ def test_an_own_optimizer_steps_as_its_class_also_from_a_stored_state(name):
         with torch.no_grad():
             alone.step()
         np.testing.assert_array_equal(center, parameter.detach().numpy())
-
-
-def test_no_optimizer_imports_torchs_compiler():
-    script = """
-import sys
-import numpy as np
-from esbench.algorithms.optimizers import TorchOptimizer, torch_optimizers
-
-assert "adam" in torch_optimizers()
-for name in torch_optimizers():
-    made = TorchOptimizer(torch_optimizers()[name], 3, {"lr": 0.1}, is_own=False)
-    made.step(np.zeros(3), np.ones(3))
-    assert "torch._dynamo" not in sys.modules, name
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 TRAINING = """
@@ -238,35 +177,19 @@ def test_a_divergence_gives_no_warning(name):  # which pytest would make an erro
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        ("sgd", {"momentum": -1.0}, "momentum"),
         ("sgd", {"nesterov": True}, "nesterov"),
-        ("sgd", {"momentum": float("inf")}, "momentum"),
         ("adam", {"betas": [2.0, 0.9]}, "betas"),
-        ("adam", {"betas": 0.9}, "betas"),
-        ("adam", {"weight_decay": True}, "weight_decay"),
         ("clipup", {"momentum": 1.5}, "momentum = 1.5: expected less than 1"),
-        ("clipup", {"max_speed": 0}, "max_speed = 0: expected greater than 0"),
         ("adamw", {"fused": True, "foreach": True}, "fused"),
-        ("adamw", {"eps": "a"}, "adamw with .*eps"),
-        # The following are looked at only in a step.
-        ("asgd", {"alpha": "much"}, "alpha"),
-        ("asgd", {"alpha": 1e9}, "alpha"),
-        ("rmsprop", {"alpha": 2.0}, "alpha"),
-        ("rprop", {"step_sizes": 0.1}, "step_sizes"),
+        ("rprop", {"step_sizes": 0.1}, "step_sizes"),  # looked at only in a step
         ("adm", {}, "'adm'; did you mean 'adam'"),
         ("sgd", {"momentm": 0.5}, "sgd.*momentm.*'momentum'"),
-        ("adamw", {"beta": 0.5}, "adamw.*beta.*'betas'"),
-        ("clipup", {"learning_rate": 0.5}, "clipup.*learning_rate.*algorithm's learning_rate"),
         ("adamw", {"lr": 0.5}, "adamw.*lr.*algorithm's learning_rate"),
-        ("own_search:Stepless", {}, "Stepless"),
         ("own_search:StepOnly", {}, "param_groups"),
         ("own_search:Forgets", {}, "state_dict"),
         ("own_search:Fails", {}, "broken on purpose"),
-        ("own_search:Plain", {"momentm": 1}, "'momentum'"),
-        ("own_search:Plian", {}, "'Plain'"),
         ("torch.optim:LBFGS", {}, "closure"),
-        # They reverse the climb, or need a GPU or automatic differentiation.
-        *(("adamw", {key: True}, key) for key in ("maximize", "capturable", "differentiable")),
+        ("adamw", {"maximize": True}, "maximize"),  # it reverses the climb
     ],
 )
 def test_an_unknown_name_or_a_bad_value_is_named(name, settings, words):
