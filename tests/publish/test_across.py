@@ -94,12 +94,6 @@ def test_an_ecdf_needs_an_environment_with_both_frozen_scores(tmp_path: Path) ->
     assert first == files(target_ecdf(read_folder(tmp_path)))
 
 
-def test_unfinished_runs_are_drawn_when_none_is_done(tmp_path: Path) -> None:
-    for trial in make_trials(tmp_path / "run"):
-        write_trial(trial, make_records([100.0] * 6))
-    assert [line.label for line in ecdf_of(tmp_path / "run")] == ["openai_es (3 runs, unfinished)"]
-
-
 @pytest.mark.parametrize("value", [math.nan, 100.0])
 def test_runs_that_reach_nothing_or_all_at_once_can_be_drawn(tmp_path: Path, value: float) -> None:
     write_runs(tmp_path / "run", [[value] * 6])
@@ -140,13 +134,6 @@ def test_a_diverged_run_is_above_nothing_and_an_unfinished_one_is_left_out(tmp_p
     assert line.label == "openai_es (3 runs)"
     assert share_above(line, -0.05) == pytest.approx(1 / 3)
     assert (line.x[0], line.x[-1]) == (pytest.approx(-0.1), 1.0)
-
-
-def test_the_axis_of_a_profile_is_limited(tmp_path: Path) -> None:
-    write(tmp_path / "a", "CartPole-v1", [-9000.0, 9000.0])
-    (line,) = profile_of(tmp_path / "a")
-    assert (line.x[0], line.x[-1]) == (-0.5, 2.0)
-    assert (line.y == 0.5).all()
 
 
 def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from fake_trials import edit, write_scores
 
 from esbench.publish.figures.history_figure import draw_history, history_drawing
 from esbench.publish.figures.style import style
-from esbench.publish.history import CellHistory, PastCheck, history
+from esbench.publish.history import CellHistory, history
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 ORIGIN = {"versions": {"numpy": "2.0"}, "hardware": {"cpu": "A"}}
@@ -99,22 +99,6 @@ def test_checks_of_a_repository_are_kept_and_shown(esbench: Run, tmp_path: Path)
     assert (len(rows), len({row.count("|") for row in rows})) == (5, 1)
 
 
-def test_the_commit_of_a_check_tells_whether_files_had_changed(
-    esbench: Run, tmp_path: Path
-) -> None:
-    write_scores(tmp_path / "out", GOOD)
-    assert esbench("baseline", "out", "--out", "b.json")[0] == 0
-    check = ["check", "out", "--baseline", "b.json", "--json"]
-    assert esbench(*check, "none/c.json")[0] == 0
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "b.json")
-    git(tmp_path, "commit", "-q", "-m", "a")
-    Path("b.json").write_text(Path("b.json").read_text() + "\n")
-    assert esbench(*check, "changed/c.json")[0] == 0
-    outside, changed = (only(Path(name)).checks[0].commit for name in ("none", "changed"))
-    assert (outside, changed[8:]) == ("", "+")
-
-
 def test_digests_are_compared_with_the_last_measured_check(tmp_path: Path) -> None:
     mine, other = [["a", "b", "c"], ["a", "b", "x"]]
     elsewhere = [{**ORIGIN, "hardware": {"cpu": "B"}}]
@@ -143,14 +127,6 @@ def test_digests_are_compared_with_the_last_measured_check(tmp_path: Path) -> No
         write_check(tmp_path, number, GOOD, origins=origins, algorithm="snes")
     _, snes = history([tmp_path])
     assert [check.digests for check in snes.checks] == ["first", "changed", "not comparable"]
-
-
-def test_one_commit_may_be_checked_twice(tmp_path: Path) -> None:
-    for created, score in (("2026-05-02T00:00:00Z", 2.0), ("2026-05-01T00:00:00+00:00", 1.0)):
-        write_check(tmp_path, 3, [score] * 3, commit="c" * 40, created=created)
-    checks = only(tmp_path).checks
-    assert [check.commit for check in checks] == ["c" * 8] * 2
-    assert [check.score for check in checks] == [1.0, 2.0]
 
 
 def write_levels(folder: Path, levels: list[float], repeated: int = 1) -> None:
@@ -229,17 +205,6 @@ def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
     (text,) = above.texts
     assert cell.checks[4].commit in text.get_text()
     assert [tick.get_text() for tick in below.get_xticklabels()] == [c.commit for c in cell.checks]
-
-
-def test_many_checks_and_none_measured_are_drawn(tmp_path: Path) -> None:
-    none = {"seeds": [], "verdict": "not measured", "speeds": [], "last_digests": []}
-    past = [PastCheck(f"{n:08}", "2026-01-01", "no worse", np.array([1.0]), 1.0, math.nan, math.nan,
-                      math.nan, "unknown") for n in range(300)]  # fmt: skip
-    drawing = history_drawing(CellHistory("e", "a", "default", "mean", tuple(past)))
-    with style():
-        assert len(drawing.make().axes[1].get_xticks()) <= 24
-    write_check(tmp_path, 0, [], **none)
-    assert math.isnan(only(tmp_path).checks[0].score_level)
 
 
 def test_files_of_no_check_are_refused(esbench: Run, tmp_path: Path) -> None:

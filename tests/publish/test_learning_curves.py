@@ -1,7 +1,6 @@
 import itertools
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from esbench.publish.figures.draw_charts import charts_drawing
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
 from esbench.publish.figures.learning_curves import Panel, learning_charts
 from esbench.publish.figures.style import STYLES, assign_styles
-from esbench.publish.figures.write_figures import draw, drawings, parse_panels
+from esbench.publish.figures.write_figures import draw, drawings
 from esbench.publish.tables.score_table import score_table
 from esbench.results.sources import read_folder
 
@@ -120,15 +119,6 @@ def test_lines_show_the_iqm_where_the_policies_were(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rank.get_ydata(), [1, 0.5, 0])
 
 
-def test_one_seed_has_no_band_and_long_runs_have_averaged_ranks(tmp_path: Path) -> None:
-    write_learning(tmp_path, seeds=1, generations=60)
-    figure = draw_figure(tmp_path)
-    assert not any(axes.collections for axes in figure.axes)
-    assert legend_texts(figure) == ["openai_es (1 seed)"]
-    assert reading(figure) == "IQM over seeds"
-    assert figure.axes[2].get_xlabel() == "generation\n(averaged in blocks)"
-
-
 def test_unfinished_seeds_are_drawn_only_when_none_is_done(tmp_path: Path) -> None:
     first, second, third = make_trials(tmp_path)
     write_trial(first, make_records([1, 2]))
@@ -204,30 +194,6 @@ def test_scores_are_marked_by_name_and_a_reference_stands_in_for_solved(
     assert [text.get_text() for text in figure.axes[1].texts] == names
 
 
-@pytest.mark.parametrize(
-    ("environment", "random", "solved"),
-    [
-        ("CartPole-v1", 22.0, 23.0),
-        ("CartPole-v1", 22.0, 475.0),
-        (FUNCTION, -2.0, -1e-8),
-        (FUNCTION, -2.0, -1.5),
-    ],
-)
-def test_names_of_levels_do_not_overlap(
-    tmp_path: Path, environment: str, random: float, solved: float
-) -> None:
-    if environment == FUNCTION:
-        write_runs(tmp_path, [[-22.0, -1.0, -1e-3, -1e-6, -1e-7]] * 3)
-    else:
-        write_learning(tmp_path)
-    score = RANDOM.model_copy(update={"mean": random})
-    figure = draw_figure(tmp_path, Scores(random=score, solved=solved), environment)
-    first, second = (text.get_window_extent() for text in figure.axes[1].texts)
-    rank = figure.axes[2].get_tightbbox()
-    assert rank is not None
-    assert not any(a.overlaps(b) for a, b in itertools.combinations((first, second, rank), 2))
-
-
 def heights(figure: Figure, values: Sequence[float]) -> list[float]:
     """The heights of values in the first panel, from 0 (bottom) to 1 (top)."""
     axes = figure.axes[0]
@@ -299,19 +265,6 @@ def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -
     assert any("10⁻" in tick for tick in ticks)
 
 
-@pytest.mark.parametrize(
-    ("returns", "exponent"),
-    [([-300.0, -40.0, -5.0, 0.03, -0.001, 0.02, 0.0, -0.001], "⁻²"), ([0.0, 0.0, 0.0], "⁰")],
-)
-def test_returns_above_or_always_at_the_best_possible_set_the_linear_part(
-    tmp_path: Path, returns: list[float], exponent: str
-) -> None:
-    write_runs(tmp_path, [returns])
-    axes = draw_figure(tmp_path, NO_SCORES, FUNCTION).axes[0]
-    assert axes.get_ylabel().endswith(f"(log scale up to −10{exponent})")
-    assert axes.get_ylim()[1] > max(returns)
-
-
 def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
     write_learning(tmp_path, algorithms={"mine": {"algorithm": "openai_es"}, "snes": {}})
     out, output = tmp_path / "out", Output(("svg", "pdf"), (3.5, 6.0))
@@ -371,31 +324,6 @@ def test_nothing_is_written_if_one_figure_has_no_room(tmp_path: Path) -> None:
     assert not (tmp_path / "figures").exists()
 
 
-def test_panels_are_chosen_by_name() -> None:
-    assert parse_panels("rank, steps") == ["steps", "rank"]
-    with pytest.raises(UsageError, match=r"'step'.*'steps'"):
-        parse_panels("step")
-
-
-@pytest.mark.parametrize("size", [(2.0, 2.6), (3.3, 2.6), (2.0, 2.0), (4.0, 3.9), (2.0, 9.0)])
-@pytest.mark.parametrize("count", [1, 4])
-def test_the_size_that_a_refusal_names_is_accepted(size: tuple[float, float], count: int) -> None:
-    labels = [f"algorithm_{n} (10 seeds)" for n in range(count)]
-    for panels in (1, 2, 3):
-        drawing = Drawing(3.0, labels, lambda figure, size: None, panels)
-        try:
-            drawing.size(size)
-        except UsageError as error:
-            (named,) = re.findall(r"at least ([\d.]+x[\d.]+)", str(error))
-            assert drawing.size(parse_size(named))
-
-
-def test_a_name_stands_for_its_row_before_those_of_its_algorithm(tmp_path: Path) -> None:
-    write_learning(tmp_path, algorithms={"snes": {}, "short": {"algorithm": "snes"}})
-    labels = drawings(tmp_path, ["snes"])["CartPole-v1"].labels
-    assert [label.split()[0] for label in labels] == ["snes"]
-
-
 def test_styles_do_not_depend_on_the_chosen_algorithms(tmp_path: Path) -> None:
     write_learning(tmp_path, algorithms={name: {"algorithm": "snes"} for name in "abcd"})
 
@@ -448,17 +376,6 @@ def test_the_legend_has_room_for_every_label(tmp_path: Path, labels: list[str]) 
         assert box.height > 0.3 * height
 
 
-def test_characters_that_the_font_lacks_are_escapes(tmp_path: Path) -> None:
-    label = f"\N{GREEK SMALL LETTER SIGMA} {CJK}"
-    write_learning(tmp_path, seeds=1, algorithms={label: {"algorithm": "snes"}})
-    assert legend_texts(draw_figure(tmp_path)) == ["\N{GREEK SMALL LETTER SIGMA} \\u5b66 (1 seed)"]
-
-
-def test_known_algorithms_differ_without_color() -> None:
-    assert len({(style.line, style.marker) for style in STYLES.values()}) == len(STYLES)
-    assert len({style.color for style in STYLES.values()}) == 9
-
-
 def test_styles_of_other_labels_are_stable_and_never_collide() -> None:
     alone = assign_styles({"mine": "mine"})
     both = assign_styles({"openai_es": "openai_es", "mine": "mine"})
@@ -471,24 +388,6 @@ def test_styles_of_other_labels_are_stable_and_never_collide() -> None:
     first, second = assign_styles({"pgpe linear": "pgpe", "pgpe mlp": "pgpe"}).values()
     assert first == STYLES["pgpe"]
     assert (second.color, second.marker) != (first.color, first.marker)
-
-
-def test_levels_come_from_the_environments_file(
-    tmp_path: Path, freeze: Callable[..., None]
-) -> None:
-    freeze("CartPole-v1", text="scores.solved = 475.0")
-    write_learning(tmp_path)
-    shown = learning_charts(read_folder(tmp_path))
-    assert shown is not None
-    assert shown.panels["steps"].levels == [(475.0, "solved")]
-
-
-def test_algorithms_without_a_curve_are_named(tmp_path: Path) -> None:
-    write_learning(tmp_path, algorithms={"snes": {}})
-    assert "short" not in reading(draw_figure(tmp_path))
-    for trial in make_trials(tmp_path, algorithms={"ars": {}}):
-        write_trial(trial, make_records([1.0]), 1.0)
-    assert reading(draw_figure(tmp_path)).endswith(": ars")
 
 
 def test_nothing_to_draw_and_no_place_to_write_are_errors(tmp_path: Path) -> None:

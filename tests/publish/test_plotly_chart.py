@@ -49,13 +49,6 @@ def test_a_gap_is_null_and_splits_the_band() -> None:
     assert json.loads(json.dumps(chart["figure"], allow_nan=False)) == chart["figure"]
 
 
-def test_a_line_without_an_interval_has_no_band() -> None:
-    none = np.full(7, np.nan)
-    lone = Curve("snes", "snes", STYLES["snes"], X, Y, none, none)
-    (curve,) = make_chart([lone])["figure"]["data"]
-    assert curve["text"] == [str(value) for value in Y]
-
-
 def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
     y = -np.geomspace(1e6, 1e-6, 7)
     chart = make_chart([line(y)], nearest_zero=-1e-3, levels=[(0, "0")])
@@ -106,12 +99,6 @@ def test_named_values_have_bars_and_a_legend() -> None:
     (curve,) = figure["data"]
     assert curve["customdata"] == list("abcdefg")
     assert curve["error_y"]["array"] == curve["error_y"]["arrayminus"] == [0.5] * 7
-
-
-def test_a_line_unlike_the_others_is_named_below() -> None:
-    labels = ["snes (4 seeds)", "ars (2 of 3 seeds)", "cem (unfinished)", "xnes\N{DAGGER}"]
-    lines = [line(Y, label) for label in labels]
-    assert make_chart(lines)["notes"] == labels[1:]
 
 
 def test_labels_are_no_markup() -> None:

@@ -13,7 +13,6 @@ from command_line import Run
 from fake_trials import make_records, make_trials, write_runs, write_scores, write_trial
 from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_folder
 
-from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.publish.figures.across import performance_profile, target_ecdf
 from esbench.publish.figures.style import STYLES
@@ -198,17 +197,6 @@ def test_the_band_of_chance_is_that_of_the_ranked_cells(tmp_path: Path) -> None:
     assert (band["y0"], band["y1"]) == uniform_curve_band(10, 4, 3)  # 75 generations in 25 points
 
 
-def test_generations_without_a_step_leave_a_gap_and_no_chart_is_empty(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    records = make_records([1.0] * 100)
-    moved = [replace(r, update_norm=0.5 if r.generation % 10 == 1 else 0.0) for r in records]
-    write_trial(trial, moved, 1.0, parameters=25)
-    (environment,) = report_contents(tmp_path)["environments"]
-    (chart,) = (c for c in environment["health"] if c["title"].startswith("Length"))
-    values = [value for value in only_curve(chart)["y"] if value is not None]
-    npt.assert_allclose(values, [0.5 / (0.1 * 5)] * 10)
-
-
 def test_one_generation_gives_no_chart(tmp_path: Path) -> None:
     (trial,) = make_trials(tmp_path, seeds=[0])
     write_trial(trial, make_records([1.0]))
@@ -216,19 +204,6 @@ def test_one_generation_gives_no_chart(tmp_path: Path) -> None:
     (environment,) = shown["environments"]
     assert environment == {"name": "CartPole-v1", "sweeps": [], "learning": [], "health": []}
     assert 'class="plot"' not in render(shown)
-
-
-def test_without_the_center_there_is_no_rank_and_time_is_in_the_unit_of_the_axis(
-    tmp_path: Path,
-) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0], evaluation={"center": False})
-    write_trial(trial, make_records([1.0, 2.0, 3.0], seconds=120.0), 3.0)
-    (environment,) = report_contents(tmp_path)["environments"]
-    by_steps, by_time = environment["learning"]
-    assert "not evaluated" in by_steps["title"]
-    assert "not evaluated" in by_time["title"]
-    assert "(min)" in by_time["figure"]["layout"]["xaxis"]["title"]["text"]
-    assert only_curve(by_time)["x"][-1] == pytest.approx(4.0)  # before the third generation
 
 
 def test_the_command_says_where_it_is(esbench: Run, tmp_path: Path) -> None:
@@ -240,15 +215,6 @@ def test_the_command_says_where_it_is(esbench: Run, tmp_path: Path) -> None:
     code, out, err = esbench("report", "nowhere")
     assert (code, out) == (2, "")
     assert "'nowhere'" in err
-
-
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    write_scores(tmp_path, [400.0])
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(UsageError, match="taken"):
-        write_report(tmp_path, tmp_path / "taken" / "report.html")
-    with pytest.raises(UsageError, match="CartPole-v1"):
-        write_report(tmp_path, tmp_path / "CartPole-v1")
 
 
 @pytest.mark.parametrize("line", DASHES)

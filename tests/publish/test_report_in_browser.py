@@ -133,54 +133,6 @@ def test_a_click_isolates_an_algorithm_and_another_one_shows_all(desktop: Page) 
     assert desktop.locator("#all").is_hidden()
 
 
-def aim(chart: Locator, algorithm: str) -> dict[str, Any]:
-    """Move the mouse to the point of an algorithm that is farthest from all other lines.
-
-    Returns:
-        Its coordinates and text.
-    """
-    chart.scroll_into_view_if_needed()
-    where: dict[str, Any] = chart.locator(".plot").evaluate(
-        """(plot, algorithm) => {
-            const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
-            const points = plot.data.filter(t => t.mode === "lines+markers").flatMap(
-                line => line.x.map((x, i) => ({
-                    own: line.meta === algorithm,
-                    x: box.x + xaxis._offset + xaxis.d2p(x),
-                    y: box.y + yaxis._offset + yaxis.d2p(line.y[i]),
-                    text: line.text[i],
-                })));
-            const others = points.filter(p => !p.own);
-            const room = p => Math.min(...others.map(o => Math.hypot(o.x - p.x, o.y - p.y)));
-            return points.filter(p => p.own).reduce((a, b) => room(b) > room(a) ? b : a);
-        }""",
-        algorithm,
-    )
-    chart.page.mouse.move(where["x"], where["y"])
-    return where
-
-
-@pytest.mark.parametrize(
-    ("selector", "numbers"), [("#environment-2 figure.chart", 3), ("figure.chart", 1)]
-)
-def test_hovering_shows_the_numbers_and_a_click_isolates(
-    desktop: Page, selector: str, numbers: int
-) -> None:
-    chart = desktop.locator(selector).first
-    where = aim(chart, "openai_es")
-    label = chart.locator(".hoverlayer .hovertext")
-    label.wait_for()
-    text = label.text_content() or ""
-    assert text.startswith("openai_es (")
-    assert text.endswith(where["text"])
-    value, *interval = map(float, re.findall(r"-?[\d.]+", where["text"]))
-    assert len(interval) == numbers - 1
-    assert sorted([value, *interval])[len(interval) // 2] == value  # within its interval
-    desktop.mouse.click(where["x"], where["y"])
-    assert set(rows(desktop)) == drawn(desktop) == {"openai_es"}
-    desktop.locator("#all").click()
-
-
 def brightness(page: Page, selector: str, property_: str) -> float:
     color: str = page.locator(selector).first.evaluate(
         f"element => getComputedStyle(element)['{property_}']"
@@ -222,14 +174,6 @@ def test_a_phone_can_read_it(browser: Browser, file: Path) -> None:
             assert box is not None
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= PHONE["width"]
-        heights: list[float] = page.evaluate(
-            "[...document.querySelectorAll('.plot text')].map(t => t.getBoundingClientRect())"
-            ".filter(b => b.width).map(b => Math.min(b.width, b.height))"
-        )
-        assert min(heights) > 5
-        toolbar = page.locator("nav").bounding_box()
-        assert toolbar is not None
-        assert toolbar["height"] < 70
         chart = page.locator("#environment-2 figure.chart").first
         chart.scroll_into_view_if_needed()
         chart.locator(".nsewdrag").first.tap()

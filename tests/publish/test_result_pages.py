@@ -11,7 +11,7 @@ import results_pages
 import thresholds
 from fake_entries import fake_suite
 from results_parts import beside_agents, best_table, overall_table, published_settings, tuning
-from results_tables import Result, environment_table, suite_results
+from results_tables import environment_table, suite_results
 from suite import draw
 
 from esbench.core.errors import UsageError
@@ -208,26 +208,6 @@ def test_a_suite_is_sorted_by_score_and_names_what_is_missing(pages: Path, suite
     assert scores == pytest.approx([each.cell.score for each in own], rel=2e-4)
 
 
-def test_all_scores_of_a_suite_are_in_one_table(pages: Path, suite: Suite) -> None:
-    header, _, *body = rows_of((pages / "suites" / "mujoco-mlp.md").read_text(), "Scores")
-    assert header == ["Algorithm", *suite.environments]
-    assert len(body) == 5
-    for column, environment in enumerate(suite.environments, start=1):
-        scores = {re.sub(r".*`(\w+)`.*", r"\1", row[0]): row[column] for row in body}
-        best, *others = suite_results(suite, environment)
-        assert scores[best.cell.algorithm] == f"**{format_number(best.cell.score)}**"
-        for each in others:
-            assert scores[each.cell.algorithm].startswith(format_number(each.cell.score))
-
-
-def test_an_environment_without_results_names_what_is_planned(pages: Path) -> None:
-    text = (pages / "suites" / "pong.md").read_text()
-    assert "0 of 3 cells, 0 of 9 seeds" in text
-    (line,) = [line for line in text.splitlines() if line.startswith("Not run yet")]
-    assert all(f"`{name}`" in line for name in ("openai_es", "eggroll"))
-    assert "3 seeds" in line
-
-
 def test_every_row_has_its_command_commit_and_file(pages: Path, entries: list[Entry]) -> None:
     for entry in entries:
         name = entry.cell.environment
@@ -265,16 +245,6 @@ def test_a_wide_interval_overlaps_although_a_better_algorithm_does_not(
     assert "openai_es" in cells["Interval overlaps"]
     assert "pgpe" not in cells["Interval overlaps"]
     assert cells["Below"] == "1 of 3"
-
-
-def test_one_best_row_per_environment_names_its_suite(pages: Path, suite: Suite) -> None:
-    text = (pages / "parts" / "best.md").read_text()
-    for environment in suite.environments:
-        (line,) = [line for line in text.splitlines() if f"`{environment}`" in line]
-        best = suite_results(suite, environment)[0]
-        assert f"`{best.cell.algorithm}`" in line
-        assert format_number(best.cell.score) in line
-        assert "suites/mujoco-mlp.md" in line
 
 
 def test_overall_scores_are_those_of_all_environments(suite: Suite) -> None:
@@ -328,13 +298,6 @@ def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
     return entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": trials})})
 
 
-def test_the_largest_return_is_compared_with_the_score(pages: Path, suite: Suite) -> None:
-    text = (pages / "parts" / "best-seen.md").read_text()
-    rows: list[Result] = [r for name in suite.environments for r in suite_results(suite, name)]
-    above = sum(each.row.best_seen > each.cell.score for each in rows)
-    assert f"In {above} of 10 rows" in text
-
-
 def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> None:
     entry = with_scores(entries[0], range(len(entries[0].runs)))
     curves = [
@@ -352,12 +315,3 @@ def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> Non
     assert thresholds.own_text(own, 9.5) == "**never** (0/4)"
     named = own.model_copy(update={"cell": own.cell.model_copy(update={"algorithm": "mine"})})
     assert thresholds.own_text(named, 4.0) == "**400** (4/4) `mine`"
-
-
-def test_the_published_steps_are_those_of_the_file() -> None:
-    table = thresholds.threshold_table([]).splitlines()
-    assert len(table) == 3 + 10
-    (line,) = [line for line in table if "Hopper" in line]
-    assert "437,510<br>-" in line
-    (line,) = [line for line in table if "Humanoid" in line]
-    assert "never<br>-" in line

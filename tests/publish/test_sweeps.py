@@ -16,7 +16,6 @@ from scipy.stats import trim_mean
 from esbench.core.errors import UsageError
 from esbench.publish.figures.draw_charts import chart_drawing
 from esbench.publish.figures.sweep_charts import sweep_charts
-from esbench.publish.html.report import report_contents
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.results.sources import read_folder
 
@@ -98,12 +97,6 @@ def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path
     assert np.diff(first).min() > 5  # pixels between the bars of one value
 
 
-def test_the_report_has_a_chart_per_setting(swept: Path) -> None:
-    (environment,) = report_contents(swept)["environments"]
-    titles = [chart["title"] for chart in environment["sweeps"]]
-    assert sorted(titles) == ["Score against learning_rate", "Score against shaping"]
-
-
 def test_a_value_whose_runs_have_all_diverged_is_left_out(tmp_path: Path) -> None:
     sweep = {"snes": {"sigma": [0.1, 0.2, 0.3]}}
     for trial, result in zip(
@@ -116,16 +109,6 @@ def test_a_value_whose_runs_have_all_diverged_is_left_out(tmp_path: Path) -> Non
     assert chart_drawing(shown).make().axes[0].get_xscale() == "linear"
     with pytest.raises(UsageError, match="population_size"):
         score_table(tmp_path, "population_size")
-
-
-def test_equal_scores_whose_mean_is_rounded_are_drawn(tmp_path: Path) -> None:
-    sweep = {"snes": {"sigma": [0.1, 0.2]}}
-    for trial in make_trials(tmp_path, seeds=[0, 1, 2], algorithms=sweep):
-        write_trial(trial, make_records([1.0, 2.0]), 3143.21)
-    (shown,) = sweep_charts(read_folder(tmp_path)).values()
-    (curve,) = shown.curves
-    assert (curve.y != curve.high).any()
-    assert chart_drawing(shown).make().axes[0].lines
 
 
 def test_a_choice_changes_no_score(tmp_path: Path) -> None:
