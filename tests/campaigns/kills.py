@@ -167,11 +167,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1000, help="number of kills")
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    parser.add_argument("--quick", action="store_true", help="one small grid only")
     arguments = parser.parse_args()
     count, seed = 0, arguments.seed
     with tempfile.TemporaryDirectory() as work:
-        campaign = Campaign(Path(work), GRIDS[:1] if arguments.quick else GRIDS)
+        campaign = Campaign(Path(work))
         while campaign.kills < arguments.kills:
             found = campaign.case(seed)
             count, seed = count + len(found), seed + 1

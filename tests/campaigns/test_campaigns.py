@@ -14,7 +14,6 @@ from fake_trials import write_scores
 from esbench.core.process import occupy_streams
 from esbench.results.baselines import freeze, write_baseline
 
-HERE = Path(__file__).parent
 SMALL = """
 name = "small"
 seeds = [0]
@@ -26,12 +25,9 @@ PLAIN = "hostile_code:Plain-v0"
 FOUR = "population_size = 4"
 CASES = {  # by label: the environment, the algorithm and its settings
     "honest": ("CartPole-v1", "openai_es", FOUR),
-    "made": ("hostile_code:Constructor-sys_exit-v0", "openai_es", FOUR),
     "stepped": ("hostile_code:Step-surrogate-v0", "openai_es", FOUR),
     "closed": ("hostile_code:Close-raise-v0", "openai_es", FOUR),
-    "network": (PLAIN, "openai_es", 'policy = { template = "hostile_code:Network_raise" }'),
     "asked": (PLAIN, "hostile_code:Ask_mute", FOUR),
-    "search": (PLAIN, "hostile_code:Search_bare", FOUR),
     "trained": (PLAIN, "hostile_code:Train_os_exit", ""),
     "threaded": (PLAIN, "hostile_code:Train_thread", ""),
 }
@@ -44,12 +40,6 @@ def write_grid(folder: Path, labels: Sequence[str]) -> None:
         lines += [f"[algorithms.{label}]", f'algorithm = "{algorithm}"', settings]
         lines += [f'environments = ["{environment}"]']
     (folder / "grid.toml").write_text("\n".join(lines))
-
-
-def test_a_short_campaign_of_kills_finds_no_violation() -> None:
-    code, out, err = finished(str(HERE / "kills.py"), "--kills", "1", "--quick")
-    assert code == 0, out + err
-    assert " 0 violations" in out
 
 
 def test_several_kinds_of_bad_user_code_fail_their_trials_alone(tmp_path: Path) -> None:

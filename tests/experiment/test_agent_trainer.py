@@ -132,13 +132,6 @@ def test_a_wrong_agent_is_refused(
         AgentTrainer(make(name, **settings), pool).train()
 
 
-def test_a_policy_with_predict_acts_without_exploration(make: Make, pool: WorkerPool) -> None:
-    trainer = AgentTrainer(make("own_agents:Predictor"), pool)
-    trainer.train()
-    assert trainer.progress.env_steps == 1
-    assert trainer.evaluate().returns.max() < 12  # CartPole falls under a constant force
-
-
 GRID = """
 name = "own"
 seeds = [0, 1, 2]
@@ -237,21 +230,6 @@ def test_a_policy_with_a_memory_begins_every_episode_anew() -> None:
     assert played[1] == play(Recurrent(), env, 2, "CartPole-v1", {})
 
 
-def test_the_time_of_an_agent_is_that_between_its_callbacks(
-    make: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr("esbench.experiment.trainer.time.perf_counter", lambda: now[0])
-
-    def slow(_: object) -> None:
-        now[0] += 1000.0
-
-    with AgentTrainer(make(), pool) as trainer:
-        trainer.train(callbacks=slow)
-        assert len(trainer.history) > 1
-        assert trainer.progress.wall_time_s < 1000.0
-
-
 class Steps(Agent):
     """An agent whose state is the number of its steps; it ends after ``most`` of them.
 
@@ -345,14 +323,6 @@ def test_an_agent_that_ends_early_is_not_trained_again(make: Make, pool: WorkerP
     again.load_state_dict(state, trainer.history)
     again.train()
     assert again.progress.env_steps == trainer.progress.env_steps == 150
-
-
-def test_a_stopped_agent_goes_on_if_it_is_asked_to(make: Make, pool: WorkerPool) -> None:
-    trainer = AgentTrainer(make(STEPS), pool)
-    assert trainer.train(callbacks=[lambda _: Stop("enough")]) == Stop("enough")
-    assert trainer.progress.env_steps == 100
-    assert trainer.train() is None
-    assert trainer.progress.env_steps == 400
 
 
 def test_an_agent_that_catches_everything_takes_no_further_step(

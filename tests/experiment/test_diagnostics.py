@@ -1,16 +1,14 @@
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from trainers import results, train
 
 from esbench.core.noise import GaussianNoise
-from esbench.core.population import Population, SampledPopulation, StoredPopulation
+from esbench.core.population import SampledPopulation
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment import diagnostics as measures
 from esbench.experiment.diagnostics import Gauge, cosine, drift, split_half_cosine, tied_share
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer
@@ -86,30 +84,6 @@ def slopes(count: int) -> np.ndarray:
 def test_the_ratio_on_a_slope_is_that_of_rows_to_parameters() -> None:
     mean = float(np.mean(slopes(100)))
     assert 2 * mean / (1 - mean) == pytest.approx(40 / 100, rel=0.15)
-
-
-def test_of_many_parameters_only_some_rows_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measures, "MOST_DRAWS", 10 * 100)  # 10 of 40 rows
-    mean = float(np.mean(slopes(400)))
-    assert 2 * mean / (1 - mean) == pytest.approx(10 / 100, rel=0.25)
-    drawn: list[int] = []
-    blocks = GaussianNoise.blocks
-
-    def listen(self: GaussianNoise, row: int) -> Any:
-        drawn.append(row)
-        return blocks(self, row)
-
-    monkeypatch.setattr(GaussianNoise, "blocks", listen)
-    split_half_cosine(population(80, 100), np.arange(80.0))
-    assert sorted(drawn) == list(range(10))  # each of them once
-
-
-def test_where_no_signal_can_be_told_there_is_none() -> None:
-    stored: Population = StoredPopulation(size=8, stored=np.eye(8))
-    assert math.isnan(split_half_cosine(stored, np.arange(8.0)))
-    assert math.isnan(split_half_cosine(population(6), np.arange(6.0)))
-    assert math.isnan(split_half_cosine(population(8), np.ones(8)))
-    assert not math.isnan(split_half_cosine(population(8), np.arange(8.0)))
 
 
 def test_the_gauge_knows_the_start_and_the_last_update() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from trainers import results, train, train_interrupted
 from watchers import Watcher, run
 
 import esbench as package
-from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.final_policy import BestCenter, Validation
@@ -149,15 +147,6 @@ def test_all_trials_of_a_folder_are_scored_for_the_table(
     assert esbench("eval", "--all", "--random-policy", "CartPole-v1")[0] == 2
 
 
-def test_a_short_or_unobserved_trial_has_none(make_trial: Make, pool: WorkerPool) -> None:
-    for change in {"budget": {**BUDGET, "generations": 4}}, {"evaluation": {"center": False}}:
-        trial = make_trial(**{"budget": BUDGET, "settings": dict(SETTINGS), **change})
-        with SearchTrainer(trial.spec, pool) as trainer:
-            trainer.train()
-            with pytest.raises(UsageError, match="no best center yet"):
-                trainer.evaluate(which="best")
-
-
 def test_of_equal_centers_the_first_is_kept() -> None:
     history, best = make_records([1, 1, 1, 1, 1, 1, 0, 0]), BestCenter()
     for count in range(1, len(history) + 1):
@@ -253,22 +242,3 @@ def test_an_interrupt_at_any_moment_validates_no_candidate_twice(
         again = train_interrupted(spec, pool, play)
         assert results(again) == results(whole)
         assert again.validated_generation == whole.validated_generation
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_the_time_of_validation_counts_once(
-    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, interrupted: bool
-) -> None:
-    ticks, added = itertools.count(), []
-    add = Validation.add
-
-    def count(self: Validation, *arguments: Any) -> None:
-        added.append(arguments)
-        add(self, *arguments)
-
-    monkeypatch.setattr(Validation, "add", count)
-    monkeypatch.setattr(SearchTrainer, "_clocks", lambda _: (float(next(ticks)),) * 2)
-    spec = make(make_spec, start=300, interval=1, episodes=EPISODES)
-    trainer = train_interrupted(spec, pool, 12) if interrupted else train(spec, pool)
-    progress = trainer.progress
-    assert progress.wall_time_s == progress.cpu_time_s == progress.generation + len(added)

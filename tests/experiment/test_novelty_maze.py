@@ -2,13 +2,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from maze import REACHED, STEPS, TRAPPED
-from trainers import results, train
+from maze import REACHED, TRAPPED
+from trainers import train
 
 import esbench
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
-from esbench.policies.normalization import INITIAL_COUNT
 
 MAZE = "maze:DeceptiveMaze-v0"
 COMMON = {
@@ -67,35 +66,6 @@ SHORT: dict[str, Any] = {
     "policy": {"normalize_observations": True},
     "probe_episodes": 3,
 }
-
-
-def test_every_lineage_has_its_own_statistics_and_probes_cost_steps(pool: WorkerPool) -> None:
-    trainer = trained(pool, "ns_es", **SHORT)
-    generations = trainer.progress.generation
-    probes = 3 * 3 + 3 * (generations - 1)  # of 3 episodes: the 3 centers, then each parent
-    assert trainer.progress.episodes == generations * 8 * 2 + probes
-    learnt = sum(16 * record.episode_length_mean for record in trainer.history)
-    assert learnt + probes <= trainer.progress.env_steps
-    assert trainer.progress.env_steps <= learnt + probes * STEPS
-    counts = {k: table["count"] for k, table in trainer.state_dict()["statistics"].items()}
-    assert set(counts) == {"0", "1", "2"}
-    assert sum(count - INITIAL_COUNT for count in counts.values()) == pytest.approx(learnt)
-
-
-@pytest.mark.parametrize("algorithm", ["ns_es", "nsra_es"])
-def test_workers_and_interruptions_change_no_bit(
-    pool: WorkerPool, single: WorkerPool, algorithm: str
-) -> None:
-    longer = {**SHORT, "budget": {"env_steps": 4000}, "archive_size_max": 5}
-    whole = trained(single, algorithm, **longer)
-    half = len(whole.history) // 2
-    assert half > len(whole.algorithm.state_dict()["archive"]) == 5  # it is full when they change
-    resumed = train(whole.spec, pool, half)
-    assert results(resumed) == results(whole)
-    np.testing.assert_equal(resumed.algorithm.state_dict(), whole.algorithm.state_dict())
-    scored = SearchTrainer(whole.spec, pool)
-    scored.load_state_dict(whole.state_dict())
-    assert scored.evaluate(2).returns.tolist() == resumed.evaluate(2).returns.tolist()
 
 
 def test_a_behavior_of_ones_own_in_the_workers(pool: WorkerPool) -> None:

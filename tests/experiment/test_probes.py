@@ -123,17 +123,6 @@ def test_the_episodes_of_a_probe_are_training_episodes(curious: Spec, pool: Work
     assert trainer.history[-1].eval_env_steps == 0
 
 
-def test_behaviors_are_the_mean_over_a_members_episodes(curious: Spec, pool: WorkerPool) -> None:
-    behaviors = []
-    for episodes in (1, 20):
-        spec = curious(
-            environment={WALK: {"max_episode_steps": 1, "episodes_per_member": episodes}}
-        )
-        behaviors.append(told(trained(spec, pool, 1))[1][2])
-        assert behaviors[-1].shape == (6, 3)  # the last observation of the walk
-    assert np.abs(behaviors[1]).mean() < np.abs(behaviors[0]).mean()
-
-
 def test_every_lineage_has_its_own_observation_statistics(curious: Spec, pool: WorkerPool) -> None:
     trainer = trained(curious(), pool, 4)
     statistics = trainer.state_dict()["statistics"]
@@ -143,16 +132,6 @@ def test_every_lineage_has_its_own_observation_statistics(curious: Spec, pool: W
     for lineage in range(LINEAGES):
         seen = sum(lengths[lineage::LINEAGES])
         assert statistics[str(lineage)]["count"] == pytest.approx(seen, abs=0.1)
-
-
-def test_the_score_is_under_the_statistics_of_the_centers_lineage(
-    curious: Spec, pool: WorkerPool
-) -> None:
-    trainer = trained(curious(), pool, 3)
-    assert trainer.algorithm.plan.center_lineage == 0
-    right = trainer.evaluate(5).returns
-    trainer.algorithm.plan = replace(trainer.algorithm.plan, center_lineage=1)
-    assert not np.array_equal(trainer.evaluate(5).returns, right)
 
 
 def test_the_center_plays_under_the_statistics_of_its_own_lineage(
@@ -180,16 +159,6 @@ def test_the_center_plays_under_the_statistics_of_its_own_lineage(
     assert after_one is not None
     np.testing.assert_array_equal(centers[2][0].mean, after_one.mean)
     assert centers[2][1].returns.size == 0
-
-
-def test_workers_and_interruptions_change_no_bit(
-    curious: Spec, pool: WorkerPool, single: WorkerPool
-) -> None:
-    spec = curious(budget={"generations": 5, "env_steps": 10**6})
-    whole = train(spec, single)
-    assert results(train(spec, pool, 1, 2, 3)) == results(whole)
-    for (_, one, _), (_, two, _) in zip(told(whole), told(trained(spec, pool)), strict=True):
-        np.testing.assert_array_equal(one, two)
 
 
 def test_an_interrupt_at_any_moment_changes_no_bit(curious: Spec, pool: WorkerPool) -> None:
@@ -231,12 +200,3 @@ def test_the_center_returns_what_the_best_member_has_returned(
         # Equal members each count for half.
         assert (record.center_rank == 1.0) == (record.population_return_max < record.center_return)
     np.testing.assert_array_equal(trainer.evaluate(3).returns, best[-1])
-
-
-def test_they_are_kept_with_any_workers_and_interrupts(
-    repeats: Callable[..., TrialSpec], pool: WorkerPool, single: WorkerPool
-) -> None:
-    whole = results(train(repeats(), single))
-    assert results(train(repeats(), pool, 1, 2, 5)) == whole
-    for play in (1, 2, 3, 4, 9):
-        assert results(train_interrupted(repeats(), pool, play)) == whole

@@ -2,12 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Run
 from watchers import Watcher, run
 
 import esbench
@@ -132,12 +130,3 @@ def test_it_can_begin_later(make_trial: Make, pool: WorkerPool) -> None:
     ((_, detail),) = run(pool, replace(longer, record_members=True, extend=True))
     assert "from generation 3" in detail
     assert set(esbench.load_members(first.folder.path)["generation"]) == {3, 4}
-
-
-def test_the_command_line(esbench: Run, tmp_path: Path) -> None:
-    arguments = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0",
-                 "--env-steps", "200", "--out", "out", "--quiet", "--workers", "1"]  # fmt: skip
-    code, _, complaint = esbench(*arguments, "--record", "nothing")
-    assert (code, "members" in complaint, (tmp_path / "out").exists()) == (2, True, False)
-    assert esbench(*arguments, "--record", "members")[0] == 0
-    assert [path.parent.name for path in tmp_path.rglob(MEMBERS)] == ["seed-0"]

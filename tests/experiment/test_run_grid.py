@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import Run
 from watchers import Watcher, run
 
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.behaviors.behavior import Behavior, SlotView
 from esbench.experiment.run_grid import run_grid
-from esbench.experiment.run_trial import check_each
 from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.experiment.watchers import Stop
@@ -35,41 +33,6 @@ def test_a_score_that_is_not_finite_is_done_and_says_so(make_trial: Make, pool: 
     assert not (trial.folder.path / "error.txt").exists()
     assert run(pool, trial) == [("skipped", detail)]
     assert evaluate_trial(trial.folder.path, pool).recorded is None  # nothing to compare with
-
-
-def test_a_done_trial_of_another_specification_is_refused(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    run(pool, make_trial())
-    edited = make_trial(settings={"sigma": 0.3})
-    with pytest.raises(UsageError, match=r"holds another trial: .*sigma was 0\.1, is now 0\.3"):
-        run(pool, edited)
-    with (
-        edited.folder.locked(),  # and so it is while another process holds it
-        pytest.raises(UsageError, match="holds another trial"),
-    ):
-        run(pool, edited)
-
-
-@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
-def test_a_specification_is_checked_while_a_seed_of_it_is_not_done(
-    make_trial: Make, pool: WorkerPool, order: slice
-) -> None:
-    trials, checked = [make_trial(seed=seed) for seed in (1, 2)], list[Trial]()
-    run(pool, trials[1])
-    check_each(trials[order], checked.append)
-    assert checked == trials[:1]
-
-
-def test_an_environment_that_workers_cannot_make_fails_its_trial_alone(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    bad, good = make_trial("doubles:FailsInWorkers-v0"), make_trial(seed=1)
-    (failed, detail), (done, _) = run(pool, bad, good)
-    assert (failed, done) == ("failed", "done")
-    assert "OSError: no license (" in detail
-    assert "doubles.py, line" in detail
-    assert "no license" in (bad.folder.path / "error.txt").read_text()
 
 
 @pytest.mark.parametrize(
@@ -100,30 +63,6 @@ def test_a_damaged_trial_does_not_stop_the_others(
     labels = trial.labels | {"seed": 0}
     (status,) = scores_of([(labels, trial.folder)], damaged_failed=True)["status"]
     assert status == "failed"
-
-
-def test_a_trial_that_failed_before_it_began_is_a_row_too(make_trial: Make) -> None:
-    trial = make_trial()
-    trial.folder.fail("it was stopped\n")
-    assert [path.name for path in trial.folder.path.iterdir()] == ["error.txt"]
-    frame = scores_of([(trial.labels | {"seed": 0}, trial.folder)])
-    assert list(frame["status"]) == ["failed"]
-    assert frame["score"].isna().all()
-
-
-def test_without_its_damaged_result_a_trial_is_scored_again(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    trial = make_trial()
-    ((_, text),) = run(pool, trial)
-    path = trial.folder.path / "result.json"
-    digest = json.loads(path.read_text())["digest"]
-    path.write_text("")
-    ((_, detail),) = run(pool, trial)
-    assert "esbench run" in detail
-    path.unlink()
-    assert run(pool, trial) == [("done", text)]
-    assert json.loads(path.read_text())["digest"] == digest
 
 
 def test_user_code_may_change_the_current_folder(
@@ -227,13 +166,3 @@ def test_the_backend_that_ran_is_recorded(
     trial = make_trial(environment, environment=table, budget={"env_steps": 50})
     run(pool, trial)
     assert json.loads((trial.folder.path / "trial.json").read_text())["backend"] == ran
-
-
-@pytest.mark.parametrize("limit", ["20", '"adaptive"', "[[0, 10], [200, 20]]"])
-def test_a_trial_with_any_limit_of_episodes_is_stored_and_read(esbench: Run, limit: str) -> None:
-    setting = f'environment."CartPole-v1".max_episode_steps={limit}'
-    options = ("--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0", "--out", "out")
-    code, _, err = esbench("run", *options, "--env-steps", "3000", "--set", setting)
-    assert (code, err) == (0, "")
-    for command in ("table", "diagnose"):
-        assert esbench(command, "out")[0] == 0

@@ -38,22 +38,6 @@ def test_all_trials_run_as_asked_for(trials: int, at_once: int, each: int, besid
     assert (found.workers_each, found.side_by_side) == (each, beside)
 
 
-@pytest.mark.parametrize(
-    ("trials", "workers", "at_once", "facts"),
-    [
-        (4, 1, None, ["one trial after the other", "one worker"]),
-        (4, 2, 1, ["one trial after the other", "all workers", "as requested"]),
-        (9, 4, None, ["4 trials side by side", "one worker each", "the last one on all workers"]),
-        (9, 4, 2, ["2 trials side by side", "2 workers each"]),
-    ],
-)
-def test_the_choice_is_described(
-    trials: int, workers: int, at_once: int | None, facts: list[str]
-) -> None:
-    words = schedule([MANY] * trials, workers, at_once).words
-    assert all(fact in words for fact in facts)
-
-
 @pytest.mark.parametrize("at_once", [-1, 0, 3])
 def test_more_than_the_workers_is_refused(at_once: int) -> None:
     with pytest.raises(UsageError, match=rf"^at_once = {at_once}: expected at least 1, .* 2$"):

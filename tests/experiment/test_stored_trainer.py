@@ -146,15 +146,3 @@ def test_what_cannot_be_stored_is_refused(make: Make, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is a file"):
         make(tmp_path / "file")
-
-
-def test_a_closed_trainer_trains_no_more(make: Make, tmp_path: Path) -> None:
-    with make(tmp_path) as trainer:
-        trainer.train(env_steps=100)
-    rows = (tmp_path / PLACE / "metrics.jsonl").read_bytes()
-    with pytest.raises(UsageError, match="closed"):
-        trainer.train()
-    assert (tmp_path / PLACE / "metrics.jsonl").read_bytes() == rows
-    with make(tmp_path) as trainer:
-        trainer.train()
-    assert trainer.train() == trainer.stopped  # done

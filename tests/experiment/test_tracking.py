@@ -136,13 +136,6 @@ def test_a_tracker_that_falls_behind_is_dropped_while_training_goes_on(
     assert own.steps == list(range(100, 20_100, 100))
 
 
-def test_a_slow_tracker_gets_rows_together(tmp_path: Path) -> None:
-    own = Own(tmp_path / "own", lambda name: time.sleep(0.05))
-    feed(tmp_path, own, 2000, pytest.fail).close()
-    assert own.steps[-1] == 200_000
-    assert len(own.calls) < 10
-
-
 def test_an_interrupted_trial_ends_its_run(tmp_path: Path) -> None:
     (trial,) = make_trials(tmp_path, seeds=[0])
     write_trial(trial, [])
@@ -151,22 +144,6 @@ def test_an_interrupted_trial_ends_its_run(tmp_path: Path) -> None:
     grid.trial_started(trial, 0)
     grid.close()
     assert own.calls == ["start", "end interrupted"]
-
-
-def test_a_restarted_process_of_a_trial_repeats_no_row(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    records = make_records([0.0] * 5)
-    write_trial(trial, records)
-    own = Own(tmp_path / "own")
-    grid = TrackedGrid(Watcher(), {"own": own}, tmp_path, pytest.fail, lambda *_: None)
-    for first, seen in ((0, records[:3]), (1, records[1:])):
-        grid.trial_started(trial, first)
-        for record in seen:
-            grid.generation_done(trial, record)
-    grid.trial_ended(trial, "failed", "")
-    grid.close()
-    assert own.calls.count("start") == 1
-    assert own.steps == [100, 200, 300, 400, 500]
 
 
 HANGING = """

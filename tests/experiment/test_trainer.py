@@ -8,10 +8,9 @@ import pytest
 from trainers import Memory, results, train
 
 from esbench.algorithms.openai_es import OpenAIES
-from esbench.core.errors import TrainingError, UsageError
+from esbench.core.errors import TrainingError
 from esbench.core.population import _THREADS as THREADS
-from esbench.core.seeding import Purpose
-from esbench.engine.jobs import CENTER, Job, Task
+from esbench.engine.jobs import CENTER, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.watchers import Stop
@@ -84,27 +83,6 @@ def test_the_rank_is_of_the_center_among_what_the_algorithm_was_told(
     assert len(told) == len(trainer.history) > 3
     for record, returns in zip(trainer.history, told, strict=True):
         assert record.center_rank == 1 + np.count_nonzero(returns > record.center_return - shift)
-
-
-def test_the_center_that_plays_is_the_one_the_search_would_return(
-    make_spec: Spec, pool: WorkerPool
-) -> None:
-    """Random search draws around the start; its center is its best member."""
-    spec = make_spec("CartPole-v1", "random_search", budget={"env_steps": 1})
-    with SearchTrainer(spec, pool) as trainer:
-        trainer.train()
-        job = Job(
-            seed=spec.seed,
-            generation=1,
-            purpose=Purpose.TRAINING_EPISODE,
-            population=None,
-            center=trainer.center,
-            episodes=1,
-            normalizer=trainer._evaluator.normalizer(trainer.algorithm.plan.center_lineage),
-        )
-        (expected,) = pool.play(job, [Task(CENTER, 0)]).center_returns
-        trainer.train(env_steps=trainer.progress.env_steps + 1)
-        assert trainer.history[1].center_return == expected
 
 
 def test_a_generation_grows_until_it_has_made_its_interactions(
@@ -226,12 +204,6 @@ def test_observations_are_clipped_as_set(make_spec: Spec) -> None:
     assert normalizer.clip == 0.5
 
 
-def test_action_noise_needs_continuous_actions(make_spec: Spec) -> None:
-    spec = make_spec("CartPole-v1", environment={"CartPole-v1": {"action_noise": 0.1}})
-    with pytest.raises(UsageError, match=r"action_noise = 0\.1: CartPole-v1 has discrete actions"):
-        SearchTrainer(spec)
-
-
 def test_returns_that_are_not_finite_are_counted_and_the_trial_goes_on(
     make_spec: Spec, pool: WorkerPool
 ) -> None:
@@ -259,16 +231,6 @@ def test_a_generation_without_a_finite_return_ends_the_trial(
     spec = make_spec(name, environment={name: {"kwargs": kwargs}}, settings=settings)
     with pytest.raises(TrainingError, match="none of the 8 returns is finite"):
         train(spec, pool)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("callbacks", 3), ("callbacks", [print, 3]), ("env_steps", -1)]
-)
-def test_what_is_no_function_or_number_of_steps_is_refused(
-    make_spec: Spec, pool: WorkerPool, name: str, value: Any
-) -> None:
-    with SearchTrainer(make_spec(), pool) as trainer, pytest.raises(UsageError, match=f"{name} = "):
-        trainer.train(**{name: value})
 
 
 def test_callbacks_receive_every_record_and_the_reason_to_stop_survives_a_resume(

@@ -197,16 +197,6 @@ def require_saved(trials: Sequence[Trial], status: str = "partial") -> None:
         assert trial.folder.status == status
 
 
-def test_an_interrupt_saves_trials_that_run_side_by_side(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    trials, watcher = [make_trial(seed=seed, **ENDLESS) for seed in range(2)], Watcher()
-    watcher._then = partial(interrupt_at, watcher, trials=2)
-    with pytest.raises(KeyboardInterrupt):
-        run_grid(trials, pool, watcher, at_once=2)
-    require_saved(trials)
-
-
 def test_a_trial_that_fails_or_runs_elsewhere_stops_no_other(
     make_trial: Make, run_in_processes: Run
 ) -> None:
@@ -232,88 +222,13 @@ def test_a_trial_that_fails_or_runs_elsewhere_stops_no_other(
     assert bad.folder.status == doomed.folder.status == "failed"
 
 
-def test_user_code_that_fails_in_the_check_fails_its_trial_alone(
+def test_a_refused_specification_ends_the_grid_in_one_sentence(
     make_trial: Make, run_in_processes: Run
 ) -> None:
-    killed, exits, good = (
-        make_trial("hostile_code:Constructor-kill-v0"),
-        make_trial("hostile_code:Constructor-sys_exit-v0"),
-        make_trial(),
-    )
-    watcher = Watcher()
-    run_in_processes(watcher, killed, exits, good)
-    assert {name: events[-1] for name, events in watcher.events.items()} == {
-        killed.name: "failed",
-        exits.name: "failed",
-        good.name: "done",
-    }
-    assert "SIGKILL" in killed.folder.error()
-    assert "SystemExit" in exits.folder.error()
-
-
-def refused_policy(make_trial: Make) -> list[Trial]:
-    return [make_trial("doubles:Walk-v0", policy={"template": "conv_lstm"})]
-
-
-def refused_environment(make_trial: Make) -> list[Trial]:
-    return [make_trial("hostile_code:Constructor-raise-v0", seed=seed) for seed in range(2)]
-
-
-def refused_folder(make_trial: Make) -> list[Trial]:
-    trial = make_trial(**ENDLESS)
-    trial.folder.path.mkdir(parents=True)
-    (trial.folder.path / "checkpoint").write_text("a file")
-    return [trial]
-
-
-@pytest.mark.parametrize(
-    ("make_refused", "error", "words"),
-    [
-        (refused_policy, UsageError, "convolutional"),
-        (refused_environment, UserCodeError, "Constructor-raise"),
-        (refused_folder, UsageError, r"cannot write .*checkpoint"),
-    ],
-)
-def test_what_cannot_be_run_or_stored_ends_the_grid_in_one_sentence(
-    make_trial: Make,
-    run_in_processes: Run,
-    make_refused: Callable[[Make], list[Trial]],
-    error: type[UsageError],
-    words: str,
-) -> None:
-    trials = make_refused(make_trial)
-    with pytest.raises(error, match=words):
-        run_in_processes(Watcher(), *trials, callbacks=SAVE_OFTEN)
-    assert not any(trial.folder.is_done for trial in trials)
-
-
-def test_the_check_waits_for_a_node(make_trial: Make, nodes: LocalNodes) -> None:
-    nodes.lose(nodes.add())
-    nodes.add()
+    trial = make_trial("doubles:Walk-v0", policy={"template": "conv_lstm"})
     with pytest.raises(UsageError, match="convolutional"):
-        run(nodes, Watcher(), *refused_policy(make_trial))
-
-
-def no_engine() -> WorkerPool:
-    raise UsageError("node 7 differs")
-
-
-@pytest.mark.parametrize("checked", [True, False])
-def test_an_engine_that_cannot_be_opened_in_another_process_ends_the_grid(
-    make_trial: Make, checked: bool
-) -> None:
-    trials, watcher = [make_trial()], Watcher()
-    told = pytest.raises(UsageError, match="node 7 differs")
-    with TrialScheduler(trials, lambda *_: (1, no_engine)) as grid, told:
-        grid.check(trials if checked else [], watcher)
-        grid.run(watcher, watcher.trial_ended)
-
-
-def test_notices_of_other_processes_arrive(make_trial: Make, run_in_processes: Run) -> None:
-    told = list[str]()
-    run_in_processes(Watcher(), make_trial("doubles:Valve-v0"), tell=told.append)
-    (warning,) = told
-    assert "0 is not within the bounds" in warning
+        run_in_processes(Watcher(), trial)
+    assert not trial.folder.is_done
 
 
 @pytest.mark.parametrize(
@@ -354,13 +269,6 @@ def test_a_limit_saves_the_trial(
     require_saved([trial], "failed")
 
 
-@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf"), "5"])
-def test_a_limit_is_a_positive_number(seconds: float) -> None:
-    for name in ("episode", "trial"):
-        with pytest.raises(UsageError, match=f"{name}_timeout"):
-            Limits(**{name: seconds})
-
-
 def test_a_limit_is_exceeded_when_it_is_reached() -> None:
     limits = Limits(episode=2.0, trial=10.0)
     assert limits.exceeded(silent=1.9, total=9.9) == ""
@@ -393,14 +301,6 @@ def test_the_clock_of_a_trial_stops_between_its_processes(
     now[0] += 60
     look(), look()
     assert watcher.silent == [trial.name]
-
-
-def test_limits_and_trials_side_by_side_need_callbacks_with_names(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    for options in ({"limits": Limits(trial=1.0)}, {"at_once": 2}):
-        with pytest.raises(UsageError, match="expected its name"):
-            run_grid([make_trial(), make_trial(seed=1)], pool, Watcher(), [print], **options)
 
 
 def test_an_error_of_user_code_keeps_its_class_between_processes() -> None:

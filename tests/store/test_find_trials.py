@@ -8,7 +8,7 @@ import pytest
 from fake_trials import write_scores
 
 from esbench.core.errors import UsageError
-from esbench.store.find_trials import find_trials, has_trials
+from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 
 
@@ -40,15 +40,6 @@ def test_a_folder_that_may_not_be_read_is_never_left_out(
     with pytest.raises(UsageError) as refused:
         find_trials(root)
     assert str(folder) in str(refused.value)
-
-
-def test_a_folder_that_vanishes_meanwhile_is_left_out(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everything = len(find_trials(root))
-    refuse(monkeypatch, root, FileNotFoundError)
-    assert len(find_trials(root)) == everything // 2
-    assert has_trials(root)
 
 
 @pytest.mark.parametrize("name", ["trial.json", "result.json", "kept/new.json", "checkpoint/a"])

@@ -15,7 +15,6 @@ from fake_trials import edit, make_records, make_trials, reseal, set_digest, wri
 import esbench as package
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.experiment.trials import Trial
-from esbench.store import outputs
 from esbench.store.find_trials import HIDDEN, find_trials
 from esbench.store.merge import merge
 from esbench.store.trial_folder import TrialFolder
@@ -263,19 +262,6 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
         merge([tmp_path / "a"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert (tmp_path / "file").read_text() == "own"
-
-
-def test_one_merge_at_a_time_writes_to_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outputs, "PATIENCE_SECONDS", 0.0)
-    a, out = tmp_path / "a", tmp_path / "out"
-    write(a, [0])
-    with outputs.only_writer(out), pytest.raises(UsageError, match="another process"):
-        merge([a], out)
-    assert not out.exists()
-    assert merge([a], out) == {"copied": 1, "replaced": 0, "kept": 0}
-    assert not list(out.glob(".*"))
 
 
 def test_the_command_counts_them(tmp_path: Path, esbench: Run) -> None:

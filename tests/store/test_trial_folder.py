@@ -2,10 +2,7 @@ import contextlib
 import dataclasses
 import math
 import os
-import resource
-import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,24 +66,6 @@ def checkpointed(folder: TrialFolder) -> dict[str, Any]:
     loaded = folder.load_checkpoint()
     assert loaded is not None
     return loaded
-
-
-def test_a_trial_is_free_when_its_process_is_done_not_when_its_helpers_are(
-    make_trial: Make,
-) -> None:
-    folder = make_trial().folder
-    with folder.locked() as mine:
-        helper = os.fork()
-        if helper == 0:
-            time.sleep(20)
-            os._exit(0)
-    try:
-        with folder.locked() as again:
-            assert mine
-            assert again
-    finally:
-        os.kill(helper, signal.SIGKILL)
-        os.waitpid(helper, 0)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 40])
@@ -320,45 +299,6 @@ def test_a_lock_is_for_one_process_and_is_freed_by_its_death(make_trial: Make) -
         other.wait()
     with folder.locked() as mine:
         assert mine
-
-
-def test_who_only_looks_is_never_in_the_way(begin: Begin, make_trial: Make) -> None:
-    folder = begin(make_trial()).path
-    (folder / "lock").touch()
-    script = (
-        "import sys, pathlib; from esbench.store.trial_folder import TrialFolder\n"
-        "trial = TrialFolder(pathlib.Path(sys.argv[1])); print(trial.status, flush=True)\n"
-        "while True: trial.status"
-    )
-    with contextlib.ExitStack() as stack:
-        for _ in range(2):
-            looker = stack.enter_context(python("-c", script, str(folder)))
-            stack.callback(looker.kill)
-            assert looker.stdout is not None
-            assert looker.stdout.readline() == "partial\n"
-        for _ in range(30):
-            with TrialFolder(folder).locked() as mine:
-                assert mine
-            time.sleep(0.001)
-
-
-def test_a_full_disk_is_one_sentence_and_loses_nothing(
-    saved: TrialFolder, make_trial: Make
-) -> None:
-    size = (saved.path / "metrics.jsonl").stat().st_size
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, before[1]))  # a row is longer
-    try:
-        with pytest.raises(UsageError, match="cannot write .*metrics.jsonl.*resumes from it"):
-            saved.append(record(2))
-        with pytest.raises(UsageError, match="cannot write .*checkpoint"):
-            saved.checkpoint({**state(1), "more": np.zeros(10_000)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    saved.close()
-    assert [row.generation for row in saved.begin(make_trial().spec, {})] == [1]
-    assert checkpointed(saved)["progress"]["generation"] == 1
-    assert not list(saved.path.rglob("*.tmp"))
 
 
 def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: WorkerPool) -> None:
