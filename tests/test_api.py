@@ -1,6 +1,5 @@
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -33,25 +32,6 @@ def test_an_algorithm_for_any_function() -> None:
     algorithm.tell(population, -np.square(population.members()).sum(axis=1))
     assert np.square(algorithm.center).sum() < np.square(start).sum()
     assert start.tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"name": "openai"}, "unknown algorithm 'openai'; did you mean 'openai_es'"),
-        ({"num_params": 0}, "num_params = 0: expected at least 1"),
-        ({"center_init": [1.0, 2.0]}, "expected a finite number, or 3 of them"),
-        ({"sigm": 1.0}, "unknown key sigm .*did you mean 'sigma'"),
-        ({"sigma": -1.0}, "sigma = -1.0: expected greater than 0"),
-        ({"sigma": float("nan")}, "sigma"),
-        ({"optimizer": "adm"}, "unknown optimizer 'adm'; did you mean 'adam'"),
-        ({"optimizer_settings": {"eps": float("nan")}}, r"optimizer_settings\.eps = nan"),
-    ],
-)
-def test_wrong_algorithms_are_one_sentence(arguments: dict[str, object], words: str) -> None:
-    merged = {"name": "openai_es", "num_params": 3, **arguments}
-    with pytest.raises(UsageError, match=words):
-        esbench.make_algorithm(**merged)  # type: ignore[arg-type]
 
 
 def test_a_trainer_has_the_tuned_settings_below_its_own() -> None:
@@ -105,10 +85,3 @@ def test_a_class_that_workers_cannot_import_is_refused() -> None:
 
     with pytest.raises(UsageError, match="defined at the top level of a file"):
         esbench.make_trainer("openai_es", env="CartPole-v1", policy=Local)
-
-
-def test_an_environment_that_is_no_name_is_refused() -> None:
-    env: Any = gymnasium.make("CartPole-v1")
-    for given in (env, ["CartPole-v1"]):
-        with pytest.raises(UsageError, match="env = .*: expected text"):
-            esbench.make_trainer("openai_es", env=given, environment={})

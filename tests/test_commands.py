@@ -9,16 +9,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import Run, files
+from command_line import Run
 from fake_trials import write_scores
 from PIL import Image
 
 import esbench
 import esbench as package
 from esbench import GenerationRecord, Stop, UsageError
-from esbench.app.training import TUNING_SEEDS
-from esbench.core.seeding import FIRST_TUNING_SEED
-from esbench.grids.compose import parse_seeds
 from esbench.publish.figures.write_figures import drawings
 
 GRID = {
@@ -113,13 +110,6 @@ def test_trials_that_fail_are_rows_too(tmp_path: Path) -> None:
     assert frame["score"].isna().all()
 
 
-def test_an_agent_has_no_members_to_record(tmp_path: Path) -> None:
-    grid = {**GRID, "algorithms": {"own_agents:Climber": {}}, "policy": {}}
-    with pytest.raises(UsageError, match="agent"):
-        esbench.run(grid, out=tmp_path / "a", record="members")
-    assert not (tmp_path / "a").exists()
-
-
 def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="package.file:function"):
         esbench.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)
@@ -172,16 +162,6 @@ def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["CartPole-v1/openai_es/seed-0", "CartPole-v1/openai_es/seed-0/a"]
-)
-def test_no_output_folder_is_in_the_folder_of_a_trial(scores: Path, place: str) -> None:
-    before = files(scores)
-    with pytest.raises(UsageError, match="in the folder of the trial seed-0"):
-        esbench.run(GRID, out=scores / place)
-    assert files(scores) == before
-
-
 def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:
     from esbench import table
 
@@ -195,18 +175,6 @@ def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> N
         json.loads(esbench("table", str(scores), "--format", "json")[1])["footnotes"]
         == (frame.attrs["notes"])
     )
-
-
-def test_a_table_by_a_setting_has_its_values(tmp_path: Path) -> None:
-    for sigma in (0.2, 0.1):
-        sweep = {"algorithms": {f"openai_es sigma={sigma}": {"algorithm": "openai_es"}}}
-        sweep["algorithms"][f"openai_es sigma={sigma}"]["sigma"] = sigma  # type: ignore[assignment]
-        write_scores(tmp_path, [10 * sigma, 20 * sigma], **sweep)
-    frame = esbench.table(tmp_path, by="sigma")
-    assert frame["sigma"].tolist() == [0.1, 0.2]
-    assert frame["algorithm"].unique().tolist() == ["openai_es"]
-    with pytest.raises(UsageError, match="expected one of them"):
-        esbench.table(tmp_path, wide=True, by="sigma")
 
 
 def test_a_comparison_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:
@@ -283,8 +251,3 @@ def test_a_trained_grid_is_planned_shown_and_scored_again(tmp_path: Path) -> Non
     found = package.evaluate(tmp_path / "a", every=True)
     assert len(found) == 2
     assert all(score.identical for score in found.values())  # type: ignore[union-attr]
-
-
-def test_tuning_seeds_are_those_of_tuning() -> None:
-    seeds = parse_seeds(TUNING_SEEDS)
-    assert seeds == list(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + 3))

@@ -1,12 +1,9 @@
 import json
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from command_line import Run
 from fake_trials import make_records, make_trials, write_trial
@@ -14,7 +11,6 @@ from fake_trials import make_records, make_trials, write_trial
 from esbench.bench import grid_cost as plan
 from esbench.bench.grid_cost import costs, probe, standing
 from esbench.core.errors import TrainingError, UsageError
-from esbench.engine.jobs import Job, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
@@ -141,55 +137,6 @@ def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> 
     assert making > 3 * 0.6  # each of its four environments takes 0.6 to make
 
 
-class CountingPool:
-    """Plays as long as a beginning is set to take, and remembers what it was asked for."""
-
-    size, slots = 2, 16
-
-    def __init__(self, beginning: float, length: int) -> None:
-        self.asked: list[tuple[int, int]] = []
-        self.now, self._beginning, self._length = 0.0, beginning, length
-
-    def compare_code(self, spec: object) -> None: ...
-
-    def configure(self, setup: object) -> None:
-        """Take no time."""
-
-    def play(self, job: Job, tasks: Sequence[Task]) -> Any:
-        assert job.max_steps is not None
-        self.asked.append((len(tasks), job.max_steps))
-        lengths = np.full(len(tasks), min(job.max_steps, self._length))
-        self.now += len(tasks) * self._beginning + 0.001 * lengths.sum()
-        return SimpleNamespace(lengths=lengths)
-
-
-@pytest.mark.parametrize(
-    ("beginning", "length", "count", "cuts"),
-    [
-        (0.0, 500, 16, [2, 4, 8, 16, 32]),
-        (0.3, 500, 6, [8, 64, 500]),
-        (10.0, 500, 2, [8, 64, 500]),  # no more than needs be
-        (0.002, 30, 16, [2, 4, 8, 16, 32]),  # whole episodes, with their resets
-    ],
-)
-def test_slow_environments_are_measured_on_few_episodes(
-    make_trial: Callable[..., Trial],
-    monkeypatch: pytest.MonkeyPatch,
-    beginning: float,
-    length: int,
-    count: int,
-    cuts: list[int],
-) -> None:
-    pool: Any = CountingPool(beginning, length)
-    monkeypatch.setattr(time, "perf_counter", lambda: pool.now)
-    trial = make_trial("CartPole-v1", settings={"population_size": 16})
-    speed, _, measured_length = probe(trial.spec, pool)
-    assert pool.asked == [(2, 1), (2, 1), *((count, cut) for cut in (1, 1, *cuts))]
-    # Episodes that were cut count as long as CartPole's limit of 500 steps.
-    assert measured_length == length
-    assert speed == pytest.approx(1 / (0.001 + beginning / length))
-
-
 def test_standings_say_how_far_and_why(tmp_path: Path) -> None:
     trials = make_trials(tmp_path, seeds=[0, 1, 2, 3, 4])
     done, failed, silent, diverged, _ = trials
@@ -236,12 +183,3 @@ def test_agents_are_measured_however_few_steps_they_take(tmp_path: Path, env_ste
     (cost,) = costs(trials, 1)
     assert (cost.trials, cost.env_steps, cost.generations) == (2, 2 * env_steps, {})
     assert 0 < cost.seconds < 60
-
-
-def test_generations_end_the_trial_of_an_agent(tmp_path: Path) -> None:
-    budget = {"env_steps": 10**8, "generations": 2}
-    algorithms = {"a2c": {"row_steps": 200, "normalize": False}}
-    trials = make_trials(tmp_path, seeds=[0], budget=budget, algorithms=algorithms)
-    (cost,) = costs(trials, 1)
-    assert cost.env_steps == 400
-    assert 1e-3 < cost.seconds < 60

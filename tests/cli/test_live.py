@@ -1,9 +1,6 @@
-import dataclasses
 import io
-import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_trials import make_records, make_trials, write_trial
@@ -11,11 +8,9 @@ from rich.console import Console
 
 from esbench.cli.live import TerminalProgress
 from esbench.experiment.trials import Trial
-from esbench.store.generation_record import GenerationRecord
 
 LONG = {"environments": ["esbench/SpaceInvaders-ram-v5"], "algorithms": {"random_search": {}}}
 COLUMNS = ["budget", "gen", "return", "best", "rank", "sigma", "steps/s", "ETA"]
-NO_CENTER = {"center_return": math.nan, "center_rank": math.nan, "sigma": math.nan}
 
 
 class Screen:
@@ -66,12 +61,6 @@ class Screen:
         return self.display.running[trial.name].activity
 
 
-def one_record(**changes: Any) -> GenerationRecord:
-    """A first generation."""
-    (record,) = make_records([5.0])
-    return dataclasses.replace(record, **changes)
-
-
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     return make_trials(tmp_path, seeds=[0])[0]
@@ -93,17 +82,6 @@ def test_the_values_of_a_running_trial(trial: Trial) -> None:
     assert screen.cells(trial) == expected
 
 
-def test_the_time_left_counts_a_budget_of_generations(tmp_path: Path) -> None:
-    budget = {"env_steps": 10**9, "generations": 4}
-    (trial,) = make_trials(tmp_path, seeds=[0], budget=budget)
-    screen = Screen()
-    screen.display.trial_started(trial, 0)
-    screen.now = 40.0
-    screen.display.generation_done(trial, one_record())
-    assert screen.cells(trial)[0] == "25 %"
-    assert screen.cells(trial)[-1] == "2 min 0 s"
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 def test_plain_lines(trial: Trial, quiet: bool) -> None:
     screen = Screen(terminal=False, quiet=quiet)
@@ -116,27 +94,6 @@ def test_plain_lines(trial: Trial, quiet: bool) -> None:
         f"done  {name} score -1234.5      200 steps     2 generations     0.0 s",
         f"skip  {name} score 1.0",
     ]
-
-
-def test_plain_lines_every_ten_seconds_have_all_values_in_columns(tmp_path: Path) -> None:
-    short, long = make_trials(tmp_path, seeds=[0]) + make_trials(tmp_path, seeds=[10], **LONG)
-    screen = Screen(terminal=False)
-    for trial in (long, short):
-        screen.display.trial_started(trial, 0)
-    for generation, record in enumerate(make_records([1.0] * 9), start=1):
-        screen.now += 3.0
-        for trial in (long, short):
-            screen.display.generation_done(trial, record)
-        screen.display.episodes_done(short, generation, 64)
-    started, lines = screen.lines()[:2], screen.lines()[2:]
-    assert started == [f"[1/3] {long.name}", f"[2/3] {short.name}"]
-    assert [line.split(" budget ")[0].rstrip() for line in lines] == [
-        f"run   {long.name}",
-        f"run   {short.name}",
-    ] * 2
-    assert [line.split("gen")[1].split()[0] for line in lines] == [*"4488"]
-    for column in COLUMNS:
-        assert len({line.index(f" {column} ") for line in lines}) == 1
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 110, 140])
@@ -180,20 +137,6 @@ def test_a_resumed_trial_keeps_its_best(trial: Trial) -> None:
     assert screen.cells(trial)[1:4] == ["3", "5.0", "9.0"]
     assert screen.cells(trial)[-2:] == ["100", "7.0 s"]  # of the third generation alone
     assert "(resumed after generation 2)" in screen.lines()[0]
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_trial_whose_process_died_says_so_and_starts_again(trial: Trial, terminal: bool) -> None:
-    screen = Screen(120, terminal)
-    with screen.display:
-        screen.display.trial_started(trial, 0)
-        screen.display.trial_died(trial, "signal SIGKILL")
-        screen.display.trial_started(trial, 0)
-        assert sum(trial.name in line for line in screen.table()) == 1
-    (died,) = (line for line in screen.lines() if "died " in line)
-    assert "signal SIGKILL; another" in died
-    if not terminal:
-        assert screen.lines() == [f"[1/3] {trial.name}", died, f"[1/3] {trial.name}"]
 
 
 @pytest.mark.parametrize(("steps", "warned"), [(100, False), (101, False), (112, True)])

@@ -1,6 +1,5 @@
 """``esbench tune`` as its user runs it: on the sphere, killed and resumed, and with bad input."""
 
-import errno
 import re
 import signal
 import sys
@@ -109,24 +108,6 @@ def test_without_optuna_the_command_names_the_extra(
     assert code == 2
     assert "pip install '.[tune]'" in err
     assert not (grid.parent / "results").exists()
-
-
-def test_a_full_disk_is_one_sentence(
-    grid: Path, esbench: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backends = pytest.importorskip("optuna.storages.journal")
-    append, calls = backends.JournalFileBackend.append_logs, []
-
-    def appended(self: object, logs: object) -> None:
-        calls.append(logs)
-        if len(calls) == 12:
-            raise OSError(errno.ENOSPC, "No space left on device", "study.journal")
-        append(self, logs)
-
-    monkeypatch.setattr(backends.JournalFileBackend, "append_logs", appended)
-    code, _, error = esbench(*COMMAND)
-    assert (code, "No space left on device" in error, "Traceback" in error) == (2, True, False)
-    assert esbench(*COMMAND)[0] == 0  # it continues
 
 
 def test_refused_settings_are_named_and_the_best_ones_are_valid_toml(

@@ -9,7 +9,6 @@ from fake_search import GRID
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import UsageError
 from esbench.core.search_space import SettingSpace, declared_space
-from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand, with_settings
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
@@ -54,12 +53,6 @@ def test_defaults_that_are_set_lie_in_the_space(name: str) -> None:
     space = declared_space(ALGORITHMS.get(name).Settings)
     outside = {k: known[k] for k, s in space.items() if known.get(k) and not s.contains(known[k])}
     assert not outside
-
-
-def test_no_change_of_settings_is_the_same_trial_for_every_environment_file() -> None:
-    grid = {**GRID, "environments": environment_names(), "algorithms": [*OWN[:4], "openai_es"]}
-    for labeled in expand(parse_grid(grid, "test"), "test"):
-        assert with_settings(labeled.spec, {}, "test") == labeled.spec
 
 
 def test_a_setting_displaces_its_alternatives_and_decides_about_normalization() -> None:
@@ -111,12 +104,7 @@ def test_a_condition_may_depend_on_another_one() -> None:
         ("sgma", [0.1, 0.2], ("sgma", "'sigma'")),
         ("sigma", {"low": -1.0, "high": 1.0}, ("sigma", "-1", "greater than 0")),
         ("sigma", {"low": 0.5, "high": 0.1}, ("sigma", "0.5", "0.1")),
-        ("sigma", {"low": 0.0, "high": 0.1, "log": True}, ("sigma", "log")),
-        ("sigma", {"low": 0.1}, ("sigma", "high")),
-        ("sigma", {"low": 0.1, "high": 0.2, "choices": [0.1]}, ("sigma", "both")),
-        ("sigma", [0.1, 0.1], ("sigma", "distinct")),
         ("sigma", 0.1, ("sigma", "0.1")),
-        ("population_size", {"low": 0, "high": 8}, ("population_size", "0")),
         ("population_size", {"low": 1.5, "high": 8.0}, ("population_size", "1.5", "integer")),
         ("shaping", ["raw", "centred"], ("shaping", "centred", "'centered'")),
         ("sigma", {"low": 0.1, "high": 1.0, "when": {"optimiser": "sgd"}}, ("'optimizer'",)),

@@ -14,7 +14,6 @@ from fake_search import GRID, SEEDS, bowl, open_search, player
 from optuna.storages.journal import JournalFileBackend
 from scipy.stats import trim_mean
 
-from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
 from esbench.grids.expand import expand
@@ -25,16 +24,11 @@ from esbench.tuning.study import (
     Search,
     Study,
     at_rung,
-    is_clearly_worse,
-    objective,
     open_studies,
 )
 from esbench.tuning.summary import summarize, write_best
 from esbench.tuning.tuning_figure import (
     draw_tuning,
-    last_score,
-    lowest_shown,
-    tuning_drawing,
 )
 
 
@@ -95,18 +89,6 @@ def test_random_search_is_the_best_of_independent_trials(tmp_path: Path) -> None
     sigmas = [c.settings["sigma"] for c in study.store.configurations]
     assert len(set(sigmas)) == 10
     assert all(0.01 <= sigma <= 0.5 for sigma in sigmas)
-
-
-def test_tpe_is_better_than_random_search(tmp_path: Path) -> None:
-    table = {"tune": {"openai_es": {"population_size": False, "weight_decay": False}}}
-
-    def mean_of_last(sampler: Any) -> float:
-        search = Search(SEEDS[:1], sampler, rungs=RUNGS[-1:])
-        study = open_search(tmp_path / sampler, search, **table)
-        study.run(32, player())
-        return float(np.mean([c.value or 0.0 for c in study.store.configurations[16:]]))
-
-    assert mean_of_last("tpe") > mean_of_last("random") + 0.1
 
 
 @pytest.fixture(scope="module")
@@ -189,18 +171,6 @@ def test_settings_that_do_not_fit_together_are_the_worst_but_as_default_refused(
         open_search(tmp_path / "wrong", **wrong).run(3, player())
 
 
-def test_every_configuration_is_drawn_at_its_values(whole: Study) -> None:
-    summary = summarize(whole)
-    panels = {axes.get_xlabel(): axes for axes in tuning_drawing(summary).make().axes}
-    tables = [c.settings if c.number else whole.defaults for c in summary.configurations]
-    for name in summary.searched:
-        values = [table[name] for table in tables if name in table]
-        choices = whole.space[name].choices
-        points = [np.array(each.get_offsets()) for each in panels[name].collections]
-        drawn = set(np.concatenate(points)[:, 0])
-        assert drawn == {choices.index(value) if choices else value for value in values}
-
-
 def test_agents_are_judged_at_the_end_alone(tmp_path: Path) -> None:
     table = {
         "algorithms": {"climber": {"algorithm": "own_agents:Climber"}},
@@ -231,17 +201,6 @@ def test_the_storage_of_another_search_is_refused(
         open_search(tmp_path, replace(Search(SEEDS), **changed), **table)
     assert fact in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_storage_with_half_a_line_is_not_appended_to(tmp_path: Path) -> None:
-    path = tmp_path / "study.journal"
-    searched(tmp_path, 1)
-    known, whole = open_search(tmp_path).store.configurations, path.read_bytes()
-    path.write_bytes(whole + b'{"op_code": 4')
-    with pytest.raises(UsageError, match=r"study\.journal: the last line is incomplete"):
-        open_search(tmp_path)
-    path.write_bytes(whole)
-    assert open_search(tmp_path).store.configurations == known
 
 
 def test_trials_without_their_storage_and_seeds_of_the_grid_are_refused(tmp_path: Path) -> None:
@@ -299,24 +258,10 @@ def test_the_longest_label_of_a_grid_that_fits_is_meant(tmp_path: Path) -> None:
     assert list(content["algorithms"]) == ["es tuned"]
 
 
-def test_failed_configurations_have_no_importances(tmp_path: Path) -> None:
-    def score(trial: Trial) -> float | None:
-        return bowl(trial) if trial.labels["algorithm"].endswith("#0") else None
-
-    study = open_search(tmp_path)
-    study.run(12, player(score))
-    assert study.store.importances() == {}
-
-
 def test_importances_name_the_settings_that_matter(whole: Study) -> None:
     shares = summarize(whole).importances
     assert sum(shares.values()) == pytest.approx(1.0)
     assert shares["sigma"] + shares["learning_rate"] > 0.6
-
-
-def test_of_many_configurations_the_worst_do_not_hide_the_others(whole: Study) -> None:
-    known = [last_score(each) for each in whole.store.configurations]
-    assert min(known) < lowest_shown(summarize(whole)) < summarize(whole).best_score
 
 
 def test_a_rung_is_a_part_of_the_budget_rounded_up() -> None:
@@ -324,33 +269,3 @@ def test_a_rung_is_a_part_of_the_budget_rounded_up() -> None:
     part = at_rung(budget, Fraction(1, 4))
     assert (part.env_steps, part.generations, part.target_return) == (251, 1, 5.0)
     assert at_rung(BudgetSpec(env_steps=8), Fraction(1, 2)) == BudgetSpec(env_steps=4)
-
-
-def wrongly_pruned(noise: float, seeds: int, rng: np.random.Generator) -> float:
-    """The share of searches that prune the best of 30 configurations at one of two rungs.
-
-    Their true scores have a standard deviation of 1, and those of the seeds one of ``noise``.
-    """
-
-    def once() -> bool:
-        truth = rng.standard_normal(30)
-        left = list(range(30))
-        for _ in range(2):
-            scores: dict[int, Vector] = {
-                i: truth[i] + noise * rng.standard_normal(seeds) for i in left
-            }
-            means = {i: objective(list(scores[i])) for i in left}
-            left = [
-                i
-                for i in left
-                if not is_clearly_worse(list(scores[i]), [means[j] for j in left if j != i])
-            ]
-        return int(np.argmax(truth)) not in left
-
-    return float(np.mean([once() for _ in range(150)]))
-
-
-def test_three_seeds_protect_the_best_configuration_where_one_does_not() -> None:
-    rng = np.random.default_rng(0)
-    assert wrongly_pruned(1.0, 3, rng) <= 0.02
-    assert wrongly_pruned(1.0, 1, rng) >= 0.05

@@ -162,15 +162,6 @@ def test_what_has_no_picture(
     assert not list(trial.folder.path.glob("*render*"))
 
 
-@pytest.mark.parametrize("fps", [float("nan"), 0, float("inf")])
-def test_a_frame_rate_that_is_none_is_thirty(
-    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, fps: float
-) -> None:
-    monkeypatch.setitem(Counts.metadata, "render_fps", fps)
-    film = rendered(make_trial(COUNTS), pool)
-    assert len(pictures(film.path)) == film.steps + 1
-
-
 def test_the_command_prints_a_line_and_notices_another_return(
     make_trial: Make, pool: WorkerPool, esbench: Run
 ) -> None:
@@ -232,22 +223,3 @@ def test_all_is_every_trial_with_a_checkpoint(
         (trial.folder.path / "checkpoint" / "state.json").unlink()
     with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint with a policy"):
         outputs(root, None, all_=True)
-
-
-def test_an_environment_that_raises_does_not_hide_the_other_films(
-    make_trial: Make, pool: WorkerPool, esbench: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for seed in range(2):
-        run(pool, make_trial(COUNTS, seed=seed))
-    calls, draw = [], module._draw
-
-    def drawn(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise RuntimeError("the simulator fell over")
-        return draw(*arguments)
-
-    monkeypatch.setattr(module, "_draw", drawn)
-    code, out, err = esbench("render", "out", "--all", "--out", "film.gif")
-    assert (code, len(out.splitlines()), err.count("the simulator fell over")) == (1, 1, 1)
-    assert len(list(Path("out").rglob("film.gif"))) == 1

@@ -62,12 +62,3 @@ def test_the_suffix_decides_and_the_extra_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UsageError, match=r"pip install '\.\[video\]'"):
         as_mp4(FRAMES, 30.0)
-
-
-def test_a_failing_ffmpeg_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "ffmpeg"
-    program.write_text("#!/bin/sh\necho first >&2; echo no such codec >&2; exit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("imageio_ffmpeg.get_ffmpeg_exe", lambda: str(program))
-    with pytest.raises(UsageError, match=r"ffmpeg failed \(no such codec\)"):
-        as_mp4(20 * FRAMES, 30.0)
