@@ -20,12 +20,8 @@ from typing import Any, Final, final
 
 from esbench.core.errors import UsageError
 from esbench.core.process import end_soon, interrupts_blocked, occupy_streams, open_streams
+from esbench.core.processor import SINGLE_THREAD
 
-# Numerical libraries read these at import. Several threads per worker would compete for the cores
-# and could change the order of a sum.
-SINGLE_THREAD: Final = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
 UNGUARDED: Final = 78  # exit code of a child whose main module starts children
 
 
