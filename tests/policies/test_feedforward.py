@@ -1,12 +1,10 @@
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from flat_parameters import FlatParameters, loaded, members
 
-import esbench
-from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.policies.kernels.feedforward import ACTIVATIONS, Activation
 from esbench.policies.policy import POLICIES
@@ -80,32 +78,3 @@ def test_the_outputs_have_an_activation_of_their_own(name, sizes):
     batch.load(0, member)
     expected = torch_outputs(policy, name, True, member, rows[0], name)
     np.testing.assert_allclose(batch.forward(rows)[0], expected, rtol=0, atol=2e-6)
-
-
-def test_the_defaults_are_the_papers():
-    assert {"linear", "mlp", "module"} <= set(esbench.list_policies())
-    mlp: Any = POLICIES.get("mlp").Settings()
-    linear: Any = POLICIES.get("linear").Settings()
-    assert (mlp.hidden, mlp.activation, mlp.bias) == ((64, 64), "tanh", True)
-    assert linear.bias is False
-    assert mlp.output_activation == linear.output_activation == "identity"
-    vector = POLICIES.get("vector").Settings()
-    for settings in (mlp, linear, vector):
-        assert (settings.normalize_observations, settings.observation_clip) == (False, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("template", "settings", "message"),
-    [
-        ("vector", {"init_scale": -1.0}, "init_scale = -1"),
-        ("mlp", {"hidden": [64, 0]}, "hidden.1 = 0"),
-        ("mlp", {"hidden": 64}, "hidden = 64"),
-        ("mlp", {"activation": "tahn"}, "did you mean 'tanh'"),
-        ("linear", {"output_activation": "sigmod"}, "did you mean 'sigmoid'"),
-        ("mlp", {"hiden": [64]}, "did you mean 'hidden'"),
-        ("mlp", {"observation_clip": 0.0}, "observation_clip = 0"),
-    ],
-)
-def test_bad_settings_are_named(template, settings, message):
-    with pytest.raises(UsageError, match=message):
-        parse(POLICIES.get(template).Settings, settings, "test")

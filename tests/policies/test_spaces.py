@@ -38,13 +38,6 @@ def test_discrete_observations_are_one_hot_from_their_start(start):
     np.testing.assert_array_equal(encoded, [[1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]])
 
 
-def test_a_part_without_numbers_is_chosen_beside_others():
-    space = spaces.Dict(a=spaces.Box(-1, 1, (2,), np.float32), b=spaces.Box(-1, 1, (0, 3)))
-    actions = Actions(space, "Zoo-v3")
-    for action in actions.decode(np.zeros((4, 2), np.float32)):
-        assert space.contains(action)
-
-
 @pytest.mark.parametrize("space", COMPOSITE, ids=lambda space: type(space).__name__)
 def test_composite_observations_are_flattened_by_gymnasium(space):
     observations = Observations(space, "Env-v0")
@@ -91,11 +84,6 @@ def test_composite_actions_are_chosen_part_by_part(space):
         expected, left = one_hot_argmax(space, row)
         assert left.size == 0
         np.testing.assert_array_equal(spaces.flatten(space, action), expected)
-
-
-def test_actions_of_continuous_parts_are_continuous():
-    space = spaces.Dict({"b": PARTS[1], "a": spaces.Tuple((PARTS[1],))})
-    assert Actions(space, "Env-v0").continuous
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from flat_parameters import loaded
 
-from esbench.core.errors import UsageError
 from esbench.core.settings import parse
-from esbench.environments.functions import FUNCTIONS, optimum, shift
 from esbench.policies.policy import POLICIES
 from esbench.policies.vector import VectorPolicy
 
@@ -36,22 +33,3 @@ def test_it_starts_at_normal_numbers_of_the_given_generator() -> None:
         np.testing.assert_array_equal(start, scale * drawn)
     default = make(1000).initial_parameters(np.random.default_rng(0))
     np.testing.assert_array_equal(default, drawn)
-
-
-def test_images_are_refused_in_one_sentence(make_spec: Any) -> None:
-    from esbench.experiment.search_trainer import SearchTrainer
-
-    spec = make_spec(
-        "doubles:Spaces-v0",
-        policy={"template": "vector"},
-        environment={"doubles:Spaces-v0": {"kwargs": {"observation": "images"}}},
-    )
-    with pytest.raises(UsageError, match="images .* 'vector' expects vectors"):
-        SearchTrainer(spec).close()
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_rounding_leaves_is_below_what_counts_as_solved(name: str) -> None:
-    batch = loaded(make(10), shift(10)[None])
-    (point,) = batch.forward(np.ones((1, 1), np.float32)).astype(np.float64)
-    assert 0 < FUNCTIONS[name](point - shift(10) + optimum(name, 10)) < 1e-8

@@ -14,12 +14,10 @@ from flat_parameters import members
 from test_conv_networks import EPSILON, NORMALIZED, frames, make
 from test_conv_networks import SMALL as IMAGE
 
-from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm, refer
 from esbench.policies.module import ModulePolicy
 from esbench.policies.policy import Policy, ReferredBatch
-from esbench.policies.policy_check import check_own
 
 
 def normalized(**settings: Any) -> Policy:
@@ -28,20 +26,6 @@ def normalized(**settings: Any) -> Policy:
 
 def reference(seed: int = 8) -> np.ndarray:
     return frames(9, IMAGE, seed)
-
-
-def test_another_reference_batch_makes_another_policy() -> None:
-    policy = normalized()
-    batch: Any = policy.batch(1)
-    rows = frames(1, IMAGE)
-    member = members(policy, 1, 0.3)[0]
-    outputs = []
-    for seed in (8, 9, 8):
-        batch.refer(reference(seed))
-        batch.load(0, member)
-        outputs.append(batch.forward(rows))
-    assert np.abs(outputs[1] - outputs[0]).max() > 1e-4
-    npt.assert_array_equal(outputs[2], outputs[0])
 
 
 def test_gains_start_at_1_and_offsets_at_0_and_weights_as_without() -> None:
@@ -63,14 +47,6 @@ def test_gains_start_at_1_and_offsets_at_0_and_weights_as_without() -> None:
     assert not isinstance(plain.batch(1), ReferredBatch)
 
 
-def test_a_unit_that_is_the_same_for_all_of_the_batch_stays_finite() -> None:
-    policy = normalized()
-    batch: Any = policy.batch(1)
-    batch.refer(np.full_like(reference(), 7.0))
-    batch.load(0, members(policy, 1, 0.3)[0])
-    assert np.isfinite(batch.forward(frames(1, IMAGE))).all()
-
-
 class Network(torch.nn.Module):
     """A network as a person would write it."""
 
@@ -85,11 +61,6 @@ class Network(torch.nn.Module):
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.norm1(self.first(observations.reshape(-1, *IMAGE) / 255.0)))
         return self.out(torch.relu(self.norm2(self.hidden(x.flatten(1)))))
-
-
-class OneRow(Network):
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return super().forward(observations.view(1, 840))
 
 
 def module_policy(name: str) -> ModulePolicy:
@@ -131,11 +102,6 @@ def test_the_torch_layer_is_batch_norm_in_training_mode_on_the_reference(
         )
         npt.assert_allclose(layer(batch), expected, atol=1e-5)
         npt.assert_allclose(layer(batch[:1]), expected[:1], atol=1e-5)  # alone as among others
-
-
-def test_a_module_that_takes_one_row_only_is_one_sentence() -> None:
-    with pytest.raises(UsageError, match="OneRow': RuntimeError: .*test_virtual_batch.py, line"):
-        check_own(module_policy("OneRow"))
 
 
 def test_nobody_who_does_not_ask_for_the_layer_imports_torch() -> None:
