@@ -162,6 +162,15 @@ def timeless(table: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in table.items() if not (k.endswith("time_s") or k in vary)}
 
 
+def outcome(root: Path) -> list[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """The rows and the result of every finished trial below ``root``, without times."""
+    found = []
+    for path in sorted(root.rglob("result.json")):
+        rows = map(json.loads, path.with_name("metrics.jsonl").read_text().splitlines())
+        found.append((list(map(timeless, rows)), timeless(json.loads(path.read_text()))))
+    return found
+
+
 def set_digest(root: Path, generation: int) -> None:
     """Change the digest of one generation of the trial below ``root``."""
     (path,) = root.rglob("metrics.jsonl")

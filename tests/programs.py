@@ -4,9 +4,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def require(present: bool, what: str) -> None:
@@ -16,6 +21,20 @@ def require(present: bool, what: str) -> None:
     if os.environ.get("ESBENCH_TEST_PROGRAMS") == "required":
         pytest.fail(f"{what} is not installed here")
     pytest.skip(f"{what} is not installed here")
+
+
+@contextmanager
+def chromium(*arguments: str) -> Iterator[Any]:
+    """A Chromium without a screen, that of Playwright or one of the system."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        found = own if Path(own).exists() else next(filter(None, map(shutil.which, BROWSERS)), "")
+        require(bool(found), f"a browser ({', '.join(BROWSERS)})")
+        browser = playwright.chromium.launch(executable_path=found, args=[*arguments])
+        yield browser
+        browser.close()
 
 
 def compiled(text: str, folder: Path) -> str:

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
-from programs import require
+from playwright.sync_api import Browser
+from programs import chromium
 
 SITE = Path(os.environ.get("ESBENCH_SITE", ""))
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PAGES = (
     "index.html",
     "reference/algorithms/openai_es.html",
@@ -51,13 +49,8 @@ class Document(HTMLParser):
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        found = own if Path(own).exists() else next(filter(None, map(shutil.which, BROWSERS)), "")
-        require(bool(found), f"a browser ({', '.join(BROWSERS)})")
-        browser = playwright.chromium.launch(executable_path=found, args=["--disable-gpu"])
-        yield browser
-        browser.close()
+    with chromium("--disable-gpu") as found:
+        yield found
 
 
 @pytest.mark.parametrize("screen", SCREENS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import Run, files
-from fake_trials import timeless
+from fake_trials import outcome
 from watchers import run
 
 from esbench.core.errors import UsageError
@@ -28,9 +28,9 @@ ALGORITHMS = ("openai_es", "cma_es", "genetic", "nsra_es")
 
 def content(trial: Trial) -> tuple[Any, Any, dict[str, Any]]:
     """Rows, result and tensors of a trial, without times."""
-    rows, result = list(map(timeless, trial.folder.rows())), timeless(trial.folder.result())
-    folder = trial.folder.path / "checkpoint"
-    return rows, result, {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+    ((rows, result),) = outcome(trial.folder.path)
+    tensors = trial.folder.path.glob("checkpoint/*.safetensors")
+    return rows, result, {path.name: path.read_bytes() for path in tensors}
 
 
 def larger(trial: Trial, env_steps: int, root: Path | None = None) -> Trial:

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from command_line import Run, execute, python, working_in
-from fake_trials import timeless
+from fake_trials import outcome
 
 ARGUMENTS = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0",
@@ -21,7 +20,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 NEVER = 1000.0
 
-Outcome: TypeAlias = tuple[list[dict[str, Any]], dict[str, Any]]
+Outcome: TypeAlias = list[Any]
 Start: TypeAlias = Callable[..., subprocess.Popen[str]]
 
 SCRIPT = """
@@ -60,13 +59,6 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     with working_in(folder):
         assert execute(*ARGUMENTS, "--workers", "2") == 0
     return outcome(folder)
-
-
-def outcome(folder: Path) -> Outcome:
-    """The rows and the result of the only trial, without times."""
-    (path,) = folder.rglob("result.json")
-    rows = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
-    return list(map(timeless, rows)), timeless(json.loads(path.read_text()))
 
 
 def wait_for_rows(process: subprocess.Popen[str], folder: Path, rows: int, also: str = "*") -> None:

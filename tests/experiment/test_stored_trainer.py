@@ -1,7 +1,6 @@
 """``make_trainer(..., out=DIR)``: the folder of a trial that a script trains."""
 
 import contextlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -9,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from command_line import Run, files
-from fake_trials import timeless
+from fake_trials import outcome
 
 import esbench.experiment.trials
 from esbench import Stop, UsageError
@@ -53,12 +52,6 @@ def make(single: WorkerPool) -> Make:
     return made
 
 
-def content(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The rows and the result, without times."""
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return list(map(timeless, rows)), timeless(json.loads((folder / "result.json").read_text()))
-
-
 def at(generation: int) -> Any:
     return lambda record: Stop("enough") if record.generation == generation else None
 
@@ -69,7 +62,7 @@ def test_it_is_the_trial_of_the_command_line(make: Make, tmp_path: Path, esbench
         assert trainer.done
         assert trainer.folder == tmp_path / "a" / PLACE
     assert esbench("run", *OPTIONS, "--workers", "1", "--out", "b", "--quiet")[0] == 0
-    assert content(tmp_path / "a" / PLACE) == content(tmp_path / "b" / PLACE)
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
     before = files(tmp_path / "a" / PLACE)
     assert esbench("run", *OPTIONS, "--out", "a", "--quiet")[1].startswith("skip")
     assert " 1 " in esbench("status", *OPTIONS, "--out", "a")[1]
@@ -96,39 +89,6 @@ def test_it_resumes_with_the_same_bits(make: Make, tmp_path: Path) -> None:
         assert again.history == trainer.history
         assert np.array_equal(again.center, whole.center)
     assert files(tmp_path) == before
-
-
-def test_a_trial_that_a_callback_stops_is_scored_and_verified(
-    make: Make, tmp_path: Path, esbench: Run
-) -> None:
-    with make(tmp_path / "out") as trainer:
-        assert trainer.train(callbacks=[at(2)]) == Stop("enough")
-    result = TrialFolder(tmp_path / "out" / PLACE).result()
-    assert (result["generations"], result["stopped"]) == (2, "enough")
-    with make(tmp_path / "out") as again:
-        assert again.train() == Stop("enough")
-        assert again.progress.generation == 2
-    code, text, _ = esbench("verify", "out")
-    assert (code, "identical" in text) == (0, True)
-    for command in (["eval", f"out/{PLACE}"], ["table", "out"], ["plot", "out"]):
-        assert esbench(*command)[0] == 0
-
-
-@pytest.mark.parametrize("callbacks", [[], [at(2)]])
-def test_a_larger_budget_extends_it_on_request(
-    make: Make, tmp_path: Path, callbacks: list[Any]
-) -> None:
-    with make(tmp_path, 400) as trainer:
-        trainer.train(callbacks=callbacks)
-    with pytest.raises(UsageError, match=r"env_steps was 400, is now 500"):
-        make(tmp_path)
-    with make(tmp_path, extend=True) as trainer:
-        trainer.train()
-    with make(None) as whole:
-        whole.train()
-    assert [record.digest for record in trainer.history] == [r.digest for r in whole.history]
-    assert np.array_equal(trainer.center, whole.center)
-    assert TrialFolder(tmp_path / PLACE).result()["stopped"] is None
 
 
 def test_what_cannot_be_stored_is_refused(make: Make, tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
-import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwright
-from programs import require
+from playwright.sync_api import Browser, Locator, Page
+from programs import chromium
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
 from esbench.publish.html.report import write_report
@@ -15,7 +13,6 @@ from esbench.publish.leaderboard.board_page import render
 from esbench.publish.leaderboard.entries import read_leaderboard
 from esbench.publish.leaderboard.table import leaderboard_rows
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
     "--disable-gpu",
     "--disable-quic",
@@ -28,20 +25,10 @@ PUBLISHED = Path(__file__).parents[2] / "results/leaderboard"
 PHONE = {"width": 390, "height": 844}
 
 
-def executable(playwright: Playwright) -> str:
-    own = playwright.chromium.executable_path
-    found = own if Path(own).exists() else next(filter(None, map(shutil.which, NAMES)), "")
-    require(bool(found), f"a browser ({', '.join(NAMES)})")
-    return found
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        path = executable(playwright)
-        browser = playwright.chromium.launch(executable_path=path, args=list(QUIET))
-        yield browser
-        browser.close()
+    with chromium(*QUIET) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -133,38 +120,9 @@ def test_a_click_isolates_an_algorithm_and_another_one_shows_all(desktop: Page) 
     assert desktop.locator("#all").is_hidden()
 
 
-def brightness(page: Page, selector: str, property_: str) -> float:
-    color: str = page.locator(selector).first.evaluate(
-        f"element => getComputedStyle(element)['{property_}']"
-    )
-    return sum(map(float, re.findall(r"[\d.]+", color)[:3])) / 3
-
-
-def is_dark(page: Page) -> bool:
-    """Whether the page is dark; texts and lines must stand out from the background."""
-    paper = brightness(page, "body", "backgroundColor")
-    assert paper < 60 or paper > 200
-    parts = (("body", "color"), (".plot .xtick text", "fill"), (".plot path.js-line", "stroke"))
-    assert all(abs(brightness(page, *part) - paper) > 120 for part in parts)
-    return paper < 60
-
-
-def test_dark_light_and_paper(desktop: Page) -> None:
-    assert not is_dark(desktop)
-    desktop.emulate_media(color_scheme="dark")
-    assert is_dark(desktop)
-    desktop.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert not is_dark(desktop)
-    desktop.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert is_dark(desktop)
-    desktop.emulate_media(color_scheme="light")
-    assert not is_dark(desktop)
-
-
 def test_a_phone_can_read_it(browser: Browser, file: Path) -> None:
-    settings = {"viewport": PHONE, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+    settings = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
     with opened(browser, file, **settings) as page:
-        assert is_dark(page)
         chip(page, "snes").tap()
         draw_all(page)
         assert drawn(page) == {"snes"}  # also in the charts drawn after the tap

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 import pytest
 from command_line import Run, files
+from fake_trials import outcome
 
 from esbench import load_results, run
 from esbench.experiment.slurm_script import SlurmJob
@@ -186,20 +187,6 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
     assert "my out/quick-$SLURM_ARRAY_TASK_ID-of-3" in words
 
 
-def test_what_the_folders_of_the_shards_hold_is_checked(esbench: Run) -> None:
-    assert esbench("run", *SMALL, "--out", "out")[0] == 0
-    other = [*(word.replace("150", "200") for word in SMALL), "--array", "2", "--out", "out"]
-    code, script, _ = esbench("slurm", *other)
-    assert code == 0, "no task uses this folder itself"
-    words = command_of(script.replace("$SLURM_ARRAY_TASK_ID", "2"))
-    folder = words[words.index("--out") + 1]
-    assert esbench("run", *SMALL, "--shard", "2/2", "--out", folder)[0] == 0
-    code, out, err = esbench("slurm", *other)
-    assert (code, out) == (2, "")
-    assert "budget.env_steps" in err
-    assert esbench("slurm", *other, "--extend")[0] == 0
-
-
 def test_submit_gives_the_script_to_sbatch(
     esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,16 +294,6 @@ def restarts(task: str) -> int:
 
 def rows(folder: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in folder.rglob("metrics.jsonl"))
-
-
-def outcome(folder: Path) -> tuple[list[str], list[object]]:
-    """The digests of all generations, and the scores of all trials."""
-    results = [json.loads(path.read_text()) for path in sorted(folder.rglob("result.json"))]
-    kept = ("score", "returns", "lengths", "generations", "digest")
-    return (
-        load_results(folder)["digest"].tolist(),
-        [[result[key] for key in kept] for result in results],
-    )
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed: no {', '.join(MISSING)}")
