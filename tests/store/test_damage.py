@@ -148,22 +148,18 @@ DAMAGES: list[tuple[str, Damage]] = [
     (TENSORS, new(WEIGHTS, lambda data: data + b"x")),
     (TENSORS, lambda folder: next(folder.glob(WEIGHTS)).unlink()),
     ("state.json", text(STATE, '"generation": 3', '"generation": 2')),
-    ("state.json", new(STATE, lambda data: data[: data.index(b',\n  "sha256"')] + b"}")),
     ("metrics.jsonl", new("metrics.jsonl", lambda rows: b"".join(rows.splitlines(True)[:-1]))),
-    ("metrics.jsonl", new("metrics.jsonl", lambda rows: 2 * rows.splitlines(True)[0] + rows)),
     ("metrics.jsonl", text("metrics.jsonl", '"center_return":2.0', '"center_return":2.5')),
     *(
         (name.rpartition("/")[2], new(name, always(content.encode())))
-        for name in ("trial.json", STATE, "result.json")
+        for name in ("trial.json", STATE)
         for content in TEXTS
     ),
     *(("trial.json", text("trial.json", f'"{key}":', '"x":')) for key in ("seed", "labels", "id")),
     *(("state.json", text(STATE, f'"{key}":', '"x":')) for key in ("state", "generation")),
     ("result.json", text("result.json", '"env_steps":', '"x":')),
-    ("result.json", values("result.json", score="high")),
     ("result.json", values("result.json", generations=10**20)),
     ("trial.json", values("trial.json", labels={"environment": 1, "algorithm": "", "policy": ""})),
-    ("trial.json", values("trial.json", resumed_with=3)),
     ("trial.json", no_steps),
     ("state.json", values(STATE, arrays={"file": "../x.safetensors", "size": 1, "sha256": ""})),
     ("best.json", values("best.json", returns=[[]])),
@@ -204,12 +200,9 @@ def test_another_format_is_refused_and_not_called_damage(
     [
         lambda row: b"",
         lambda row: b"[]",
-        lambda row: row + row,
-        lambda row: row + b"\n",
         lambda row: row + b"\n" + row,
         lambda row: row.replace(b'"digest":"', b'"digest":"\xff'),
         lambda row: row.replace(b'"env_steps":', b'"env_steps":"many","was":'),
-        lambda row: row.replace(b'"env_steps":', b'"env_steps":-1,"was":'),
     ],
 )
 def test_a_line_that_is_no_row_is_damage(trial: Trial, change: Callable[[bytes], bytes]) -> None:
@@ -221,12 +214,6 @@ def test_a_line_that_is_no_row_is_damage(trial: Trial, change: Callable[[bytes],
     for read in (trial.folder.rows, trial.folder.columns, lambda: trial.folder.columns(*keys)):
         with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged"):
             read()
-
-
-@pytest.mark.parametrize("text", [b"[" * 10**5, b"1" * 5000, b"1e999", b"NaN", b'"\\ud800"'])
-def test_json_that_could_not_be_written_again_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        parse_json(text)
 
 
 @pytest.mark.parametrize("kind", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
