@@ -354,13 +354,6 @@ class Spaces(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), reward, self.left == 0, False, {}
 
 
-class Multi(Spaces):
-    """Shows a ``MultiDiscrete`` observation."""
-
-    def __init__(self) -> None:
-        super().__init__("multi")
-
-
 class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray]):
     """Shows small images of what a walk shows."""
 
@@ -375,10 +368,6 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
         return (127.5 * (1.0 + waves)).astype(np.uint8)
 
 
-DOUBLES = (
-    Walk, Valve, Loose, Answers, Repeats, Raises, Disconnects, Dies, Indifferent, BadReward,
-    BadObservation, Slow, Ready, Gated, WearsOut, Heavy, FailsInWorkers, MayFail,
-    DiesInWorkers, KillsTheTrainer, Chatty, Forks, Spaces, Multi, Pictures,
-)  # fmt: skip
-for cls in DOUBLES:
-    gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)
+for cls in [*vars().values()]:
+    if isinstance(cls, type) and cls.__module__ == __name__:
+        gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import gymnasium
 import numpy as np
-import torch
 from gymnasium import spaces
 
 from esbench.algorithms.openai_es import OpenAIESFamily, OpenAIESSettings
@@ -81,48 +80,24 @@ class Hostile(gymnasium.Env[Any, Any]):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
 
-class Network(torch.nn.Module):
-    way = "nothing"
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        WAYS[self.way]()
-        self.layer = torch.nn.Linear(inputs, outputs)
-
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.layer(observations)
-        return found
-
-
 class Search(OpenAIESFamily):
     """OpenAI-ES."""
 
     Settings = OpenAIESSettings
-    place, way = "", "nothing"
-
-    def __init__(self, *arguments: Any) -> None:
-        if self.place == "Search":
-            WAYS[self.way]()
-        super().__init__(*arguments)
+    way = "nothing"
 
     def _ask(self) -> SampledPopulation:
-        if self.place == "Ask":
-            WAYS[self.way]()
+        WAYS[self.way]()
         return self.sampled(self._decayed_sigma)
 
 
 class Agent:
     """Always takes the action 0."""
 
-    place, way = "", "nothing"
-
-    def __init__(self) -> None:
-        if self.place == "Agent":
-            WAYS[self.way]()
+    way = "nothing"
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        if self.place == "Train":
-            WAYS[self.way]()
+        WAYS[self.way]()
         for _ in range(env_steps // 8):
             env.reset()
             while not env.step(np.zeros(1, np.float32))[2]:
@@ -130,11 +105,10 @@ class Agent:
         return lambda observation: np.zeros(1, np.float32)
 
 
-KINDS: Final = {"Network": Network, "Search": Search, "Ask": Search, "Agent": Agent, "Train": Agent}
 for _way in WAYS:
     for _place in ("Constructor", "Reset", "Step", "Close"):
         gymnasium.register(f"{_place}-{_way}-v0", Hostile, kwargs={"place": _place, "way": _way})
-    for _place, _kind in KINDS.items():
-        _members = {"place": _place, "way": _way, "__module__": __name__}
+    for _place, _kind in (("Ask", Search), ("Train", Agent)):
+        _members = {"way": _way, "__module__": __name__}
         globals()[f"{_place}_{_way}"] = type(f"{_place}_{_way}", (_kind,), _members)
 gymnasium.register("Plain-v0", Hostile)

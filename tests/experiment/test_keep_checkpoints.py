@@ -130,7 +130,7 @@ def test_a_run_that_was_killed_while_it_kept_one_keeps_the_same(
         assert arrays(killed.folder, generation) == arrays(trial.folder, generation)
 
 
-def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool, tmp_path: Path) -> None:
+def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool) -> None:
     path, result, first = trial.folder.path, trial.folder.result(), trial.folder.kept[0]
     last = result["generations"]
     for generation in (None, last):
@@ -140,17 +140,11 @@ def test_one_is_selected_by_its_generation(trial: Trial, pool: WorkerPool, tmp_p
     more = evaluate_trial(path, pool, 6)
     assert more.recorded is None
     assert list(more.score.returns[:4]) == list(stored.score.returns)
-    with pytest.raises(UsageError, match="episodes = 0: expected at least 1"):
-        evaluate_trial(path, pool, 0)
     known = re.escape(str([*trial.folder.kept, last]))
     with pytest.raises(UsageError, match=f"generation 999; expected one of {known}"):
         evaluate_trial(path, pool, generation=999)
     (path / "checkpoint" / "state.json").unlink()  # the latest is not needed
     assert evaluate_trial(path, pool, generation=first).generation == first
-    with pytest.raises(UsageError, match="has no checkpoint yet"):
-        evaluate_trial(path, pool)
-    with pytest.raises(UsageError, match="no file .*nowhere"):
-        evaluate_trial(tmp_path / "nowhere", pool)
 
 
 def arrays(folder: TrialFolder, generation: int | None) -> list[tuple[object, ...]]:

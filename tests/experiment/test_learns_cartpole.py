@@ -1,6 +1,5 @@
-"""Every algorithm solves CartPole-v1 on fixed seeds, with its settings of the grid classic."""
+"""Every algorithm solves CartPole-v1 on a fixed seed, with its settings of the grid classic."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,11 @@ UNSOLVED = {"ns_es", "nsr_es", "random_search"}
 WAVERING = {"cem", "eggroll", "nsra_es"}
 
 
-def scores(name: str, pool: WorkerPool) -> Iterator[float]:
+def score_of(name: str, pool: WorkerPool) -> float:
     table = {
         **GRID,
         "environments": ["CartPole-v1"],
-        "seeds": [0, 1],
+        "seeds": [0],
         "algorithms": {name: GRID["algorithms"][name]},
         "environment": {},
         "budget": {
@@ -35,17 +34,12 @@ def scores(name: str, pool: WorkerPool) -> Iterator[float]:
         },
         "evaluation": {"episodes": 10},
     }
-    for trial in grid_trials(parse_grid(table, "test"), Path(), "test"):
-        with SearchTrainer(trial.spec, pool) as trainer:
-            trainer.train()
-            yield trainer.evaluate().mean
+    (trial,) = grid_trials(parse_grid(table, "test"), Path(), "test")
+    with SearchTrainer(trial.spec, pool) as trainer:
+        trainer.train()
+        return trainer.evaluate().mean
 
 
 @pytest.mark.parametrize("name", sorted(set(GRID["algorithms"]) - UNSOLVED))
-def test_it_is_solved_on_every_seed(name: str, wide_pool: WorkerPool) -> None:
-    assert len(found := list(scores(name, wide_pool))) == 2
-    assert min(found) >= SOLVED, found
-
-
-def test_random_search_does_not_solve_it_on_every_seed(wide_pool: WorkerPool) -> None:
-    assert any(score < SOLVED for score in scores("random_search", wide_pool))
+def test_it_is_solved(name: str, wide_pool: WorkerPool) -> None:
+    assert score_of(name, wide_pool) >= SOLVED

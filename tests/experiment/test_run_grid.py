@@ -148,21 +148,3 @@ def test_a_stopped_trial_killed_while_it_was_scored_is_not_trained_further(
     again = json.loads(result.read_text())
     assert (again["generations"], again["stopped"]) == (2, "enough")
     assert again["returns"] == whole["returns"]
-
-
-@pytest.mark.parametrize(
-    ("environment", "backend", "ran"),
-    [
-        ("doubles:Walk-v0", "auto", "gymnasium"),
-        ("CartPole-v1", "auto", "cartpole"),
-        ("Hopper-v5", "auto", "mujoco"),
-        ("Hopper-v5", "gymnasium", "gymnasium"),
-    ],
-)
-def test_the_backend_that_ran_is_recorded(
-    make_trial: Make, pool: WorkerPool, environment: str, backend: str, ran: str
-) -> None:
-    table = {environment: {"backend": backend}}
-    trial = make_trial(environment, environment=table, budget={"env_steps": 50})
-    run(pool, trial)
-    assert json.loads((trial.folder.path / "trial.json").read_text())["backend"] == ran

@@ -136,16 +136,6 @@ def test_a_tracker_that_falls_behind_is_dropped_while_training_goes_on(
     assert own.steps == list(range(100, 20_100, 100))
 
 
-def test_an_interrupted_trial_ends_its_run(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    write_trial(trial, [])
-    own = Own(tmp_path / "own")
-    grid = TrackedGrid(Watcher(), {"own": own}, tmp_path, pytest.fail, lambda *_: None)
-    grid.trial_started(trial, 0)
-    grid.close()
-    assert own.calls == ["start", "end interrupted"]
-
-
 HANGING = """
 import signal
 from pathlib import Path

@@ -23,8 +23,6 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import TrainedPolicy, export_policy
 from esbench.experiment.trials import Trial
 from esbench.policies.kernels.device import TOLERANCE
-from esbench.policies.kernels.feedforward import ACTIVATIONS
-from esbench.policies.kernels.torch_modules import MODULES
 
 Make = Callable[..., Trial]
 PICTURES = "doubles:Pictures-v0"
@@ -33,7 +31,6 @@ MLP = {"template": "mlp", "hidden": [4], "normalize_observations": True}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "linear": ("CartPole-v1", {"template": "linear", "bias": True}),
     "mlp": ("doubles:Walk-v0", MLP),
-    "multi": ("doubles:Multi-v0", {"template": "linear"}),
     "discrete": ("FrozenLake-v1", {"template": "mlp", "hidden": [], "bias": False}),
     "vector": ("esbench/Sphere-v0", {"template": "vector"}),
     "conv": (PICTURES, CONV),
@@ -180,26 +177,10 @@ class Convolution(torch.nn.Module):
         return self.output(self.features(images))
 
 
-class Counting(torch.nn.Module):
-    """Remembers in an attribute how often it was called."""
-
-    def __init__(self, num_inputs: int, num_outputs: int) -> None:
-        super().__init__()
-        self.linear, self.calls = torch.nn.Linear(num_inputs, num_outputs), torch.zeros(())
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        self.calls = self.calls + 1
-        return self.linear(rows) * self.calls
-
-
-def test_what_cannot_be_used_is_one_sentence(
-    make_trial: Make, pool: WorkerPool, tmp_path: Path
-) -> None:
-    trial = make_trial("CartPole-v1", policy={"template": f"{__name__}:Counting"})
+def test_what_cannot_be_used_is_one_sentence(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial("CartPole-v1")
     run(pool, trial)
     policy = esbench.load_policy(trial.folder.path)
-    with pytest.raises(UsageError, match="cannot be exported"):
-        export_policy(policy, tmp_path / "policy.pt2")
     for wrong in (np.zeros((1, 4)), "a", [0.0, "a", 0.0, 0.0], [[0.0], 1.0], None):
         with pytest.raises(UsageError, match="expected one of Box"):
             policy.act(wrong)
@@ -208,11 +189,3 @@ def test_what_cannot_be_used_is_one_sentence(
     policy.reset()
     with pytest.raises(TrainingError, match="not finite"):
         policy.act(np.zeros(4))
-
-
-def test_every_activation_has_a_torch_module() -> None:
-    values = np.linspace(-5, 5, 101, dtype=np.float32)
-    for name, activate in ACTIVATIONS.items():
-        found = values.copy()
-        activate(found)
-        np.testing.assert_allclose(MODULES[name]()(torch.tensor(values)), found, atol=1e-6)

@@ -9,7 +9,6 @@ from trainers import Memory, results, train
 
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.core.errors import TrainingError
-from esbench.core.population import _THREADS as THREADS
 from esbench.engine.jobs import CENTER, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
@@ -30,23 +29,6 @@ def test_training_ends_at_the_first_generation_past_the_budget(
     assert generations == list(range(1, len(generations) + 1))
     limited = train(make_spec(budget={"env_steps": 10**9, "generations": 3}), pool)
     assert limited.progress.generation == 3
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_the_update_may_draw_with_the_workers_cores(
-    make_spec: Spec, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
-    told, tell = [], OpenAIES.tell
-
-    def listen(self: OpenAIES, population: Any, *args: Any) -> None:
-        told.append(THREADS.get())
-        tell(self, population, *args)
-
-    monkeypatch.setattr(OpenAIES, "tell", listen)
-    monkeypatch.setattr("esbench.experiment.search_trainer.usable_cores", lambda: 2)
-    with WorkerPool(workers, slots=1) as pool, SearchTrainer(make_spec(), pool) as trainer:
-        trainer.train(env_steps=1)
-    assert told == [min(workers, 2)]
 
 
 def test_counters_add_up(make_spec: Spec, pool: WorkerPool) -> None:

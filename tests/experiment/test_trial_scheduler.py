@@ -61,13 +61,11 @@ def run(
         grid.run(watcher, watcher.trial_ended)
 
 
-@pytest.fixture(params=["here", "nodes"])
-def run_in_processes(request: pytest.FixtureRequest, nodes: LocalNodes) -> Run:
-    """Runs trials in one process of this machine, or on one node."""
-    if request.param == "nodes":
-        nodes.add()
-        return partial(run, nodes)
-    return partial(run, None, layout=lambda *_: (1, partial(WorkerPool, 1, 4)))
+@pytest.fixture
+def run_in_processes(nodes: LocalNodes) -> Run:
+    """Runs trials on one node, whose server is that of a machine without nodes, too."""
+    nodes.add()
+    return partial(run, nodes)
 
 
 @pytest.fixture(autouse=True)
