@@ -71,14 +71,6 @@ def test_policies_by_name_table_and_class(policy: object) -> None:
         assert trainer.template.num_params == (8 if policy is not Net else 4 * 3 + 3 + 3 * 2 + 2)
 
 
-def test_a_module_trains_in_the_workers() -> None:
-    with esbench.make_trainer(
-        "openai_es", env="CartPole-v1", policy=Net, workers=1, population_size=4
-    ) as trainer:
-        trainer.train(env_steps=1)
-        assert trainer.evaluate(2).returns.shape == (2,)
-
-
 def test_a_class_that_workers_cannot_import_is_refused() -> None:
     class Local(Net):
         pass

@@ -122,7 +122,6 @@ def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
         ({"grid": "quik"}, "quick"),
         ({"grid": GRID, "overrides": "budget.env_step=3"}, "env_steps"),
         ({"grid": GRID, "keep": 0}, "keep"),
-        ({"grid": GRID, "overrides": 'budget."env_steps=3'}, "env_steps=3"),
         ({"grid": GRID, "overrides": "budget.env_steps=3\nseed = 1"}, "env_steps"),
         (
             {"grid": GRID, "overrides": ["budget.target_return=9", "evaluation.center=false"]},
@@ -150,9 +149,6 @@ def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], word
         (lambda out: esbench.run(GRID, out=out, track="tensorbord"), "'tensorboard'"),
         (lambda out: esbench.table(out, which="bst"), "which = 'bst'.*'best'"),
         (lambda out: esbench.merge([], out=out), "no folder given"),
-        (lambda out: esbench.merge(3, out=out), "folders = 3"),
-        (lambda out: esbench.run(GRID, out=out, extend="no"), "extend = 'no'"),
-        (lambda out: esbench.table(out, by=["sigma"]), r"by = \['sigma'\]"),
         (lambda out: esbench.merge("missing", out=out), "'missing'"),
     ],
 )

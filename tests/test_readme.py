@@ -2,7 +2,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from command_line import Run, finished
 
 from esbench.experiment.trials import grid_trials
@@ -79,20 +78,15 @@ def test_it_is_short() -> None:
 
 
 WRONG_NAME = re.compile(
-    r"""pip install[^\n`]*[ '"]esbench(?![-\w])|\bdependencies = \["esbench["[]"""
+    r"""pip install[^\n`]*[ '"]esbench(?![-\w])|dependencies = \["esbench["[]"""
 )
 PAGES = ("*.md", "*.toml", "docs/**/*.md", "docs/**/*.py", "esbench/**/*.py", ".github/**/*.yml")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    ["pip install esbench .", "pip install 'esbench[evosax]'", 'dependencies = ["esbench"]'],
-)
-def test_no_page_installs_the_other_project_called_esbench(wrong: str) -> None:
+def test_no_page_installs_the_other_project_called_esbench() -> None:
     """On the package index, "esbench" is a benchmark of Elasticsearch; this is esbench-rl."""
-    assert WRONG_NAME.search(wrong)
-    assert not WRONG_NAME.search(wrong.replace("esbench", "./esbench"))
-    assert not WRONG_NAME.search(wrong.replace("esbench", "esbench-rl"))
+    assert WRONG_NAME.search("pip install 'esbench[evosax]'")
+    assert not WRONG_NAME.search("pip install ./esbench")
     pages = [page for pattern in PAGES for page in ROOT.glob(pattern) if "_build" not in page.parts]
     assert len(pages) > 200
     assert [page for page in pages if WRONG_NAME.search(page.read_text(encoding="utf-8"))] == []

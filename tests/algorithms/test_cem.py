@@ -60,9 +60,6 @@ def test_the_elites_are_the_best(returns, elites, weights):
     np.testing.assert_allclose(elite_weights(np.array(returns, float), elites), weights)
 
 
-returns_lists = st.lists(st.integers(-3, 3).map(float), min_size=SIZE, max_size=SIZE)
-
-
 def normals(size=SIZE):
     return SampledPopulation(
         center=START, sigma=1.0, noise=GaussianNoise(7, P), size=size, antithetic=False

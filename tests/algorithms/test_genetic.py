@@ -6,7 +6,6 @@ import pytest
 
 import esbench
 from esbench.algorithms import genetic
-from esbench.algorithms.genetic import Genetic, GeneticSettings
 from esbench.core.noise import GaussianNoise
 from esbench.core.seeding import Purpose, noise_key, stream
 
@@ -97,24 +96,6 @@ def test_the_populations_are_the_papers(elite_episodes, num_parents):
         elites.append(expected[0])
     assert len(np.unique(elites, axis=0)) > 5
     assert fitness(algorithm.center[None])[0] > fitness(START[None])[0] / 5
-
-
-def test_deviations_can_differ_by_parameter():
-    sigma, sigma_init = np.arange(1.0, P + 1), np.arange(P, 0.0, -1.0)
-    settings = GeneticSettings(
-        population_size=SIZE, sigma=tuple(sigma), sigma_init=tuple(sigma_init), elite_episodes=0
-    )
-    algorithm = Genetic(settings, START, SEED)
-    first = algorithm.ask()
-    algorithm.tell(first, np.arange(float(SIZE)))
-    second = algorithm.ask()
-    noise = GaussianNoise(noise_key(SEED), P)
-    np.testing.assert_array_equal(first.member(7), START + sigma_init * noise.row(7))
-    (mutation,) = second.genome(9)[-1:]
-    assert mutation == 2**32 + 9
-    parent = first.member(second.genome(9)[0])
-    np.testing.assert_array_equal(second.member(9), parent + sigma * noise.row(mutation))
-    assert algorithm.sigma == pytest.approx(np.sqrt(np.mean(sigma**2)))
 
 
 # Decoding: every process decodes a genome to the same bits, from any shorter known genome.

@@ -193,18 +193,3 @@ def test_a_hundred_updates_are_evotorchs(name, ours):
     if name == "xnes":  # more than a deviation for each parameter
         adapted = algorithm.state_dict()["factor"]
         assert np.abs(adapted - np.diag(np.diag(adapted))).max() > 0.05 * np.abs(adapted).max()
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_a_population_that_has_grown_is_evotorchs(name):
-    algorithm, oracle, function = both(name, {})
-    assert oracle.follow(algorithm, function, 10, growth=3) < 1e-7
-
-
-@pytest.mark.parametrize("shaping", ["centered", "linear"])
-def test_other_shapings_of_xnes_are_evotorchs_at_a_rate_that_fits_their_magnitude(shaping):
-    """evotorch's SNES divides such utilities by the sum of their magnitudes; its XNES does not."""
-    magnitude = np.abs(np.linspace(-0.5, 0.5, SIZE)).sum()
-    rates = {f"{name}_learning_rate": 1 / magnitude for name in ("center", "stdev")}
-    oracle = Oracle(XNES, START, SIGMA, size=SIZE, ranking_method=shaping, **rates)
-    assert oracle.follow(maker("xnes")(sigma=SIGMA, shaping=shaping), tilted, 100) < 1e-7

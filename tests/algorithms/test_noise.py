@@ -73,16 +73,6 @@ def test_low_rank_noise_is_the_papers(rank):
             np.testing.assert_allclose(matrix, a @ b.T / np.sqrt(r), rtol=1e-13, atol=1e-13)
 
 
-def test_a_matrix_that_comes_in_several_blocks_is_one_product():
-    rows, columns = 300, 200  # 81 rows a block
-    generator = philox(5, KEY)
-    a, b = generator.standard_normal((rows, 3)), generator.standard_normal((3, columns))
-    noise = low_rank(((rows, columns), (2,)), 3)
-    assert len(list(noise.blocks(5))) == 4 + 1
-    np.testing.assert_allclose(noise.row(5)[:-2], (a @ b / np.sqrt(3)).reshape(-1), atol=1e-12)
-    np.testing.assert_array_equal(noise.row(5)[-2:], generator.standard_normal(2))
-
-
 @pytest.mark.parametrize("kind", [GaussianNoise, UniformNoise])
 def test_rows_can_be_read_side_by_side_and_in_any_order(kind):
     noise = kind(KEY, 3 * BLOCK)

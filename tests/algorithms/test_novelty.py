@@ -185,10 +185,6 @@ def test_the_center_is_the_one_with_the_best_probe(returns, best):
     algorithm.tell(probe, returns, behavior(members))
     assert algorithm.plan.center_lineage == best
     np.testing.assert_array_equal(algorithm.center, members[best])
-    restored = make("ns_es", meta_population_size=3, seed=9)
-    restored.load_state_dict(algorithm.state_dict())
-    assert restored.plan.center_lineage == best
-    np.testing.assert_array_equal(restored.center, members[best])
 
 
 @pytest.mark.parametrize("most", [1, 4])  # below and above the size of the meta-population

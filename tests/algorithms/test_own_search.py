@@ -22,22 +22,16 @@ from esbench.core.population import EvaluationPlan, StoredPopulation
 UNFIT = [
     ("_center", np.zeros(2), r"_center is an array \[2\] .*; expected an array of 6"),
     ("_center", np.zeros(6, np.complex128), "_center is .*complex128"),
-    ("_center", None, "_center is None"),
     ("deviation", np.ones(3), r"sigma is an array \[3\].*; expected a number"),
     ("member_data", {"best": np.zeros(5)}, r"member_data is .*best.*for 64 members"),
     ("member_data", {"x": [[1], [1, 2]]}, r"member_data is {'x': \[\[1\], \[1, 2\]\]}"),
     ("member_data", {"return": 1.0}, "member_data is .*other names than .*return"),
-    ("member_data", [1.0], r"member_data is \[1\.0\] .*expected a dictionary"),
     ("population_size", 2.5, r"population_size is 2\.5 .*expected an integer"),
-    ("population_size", 0, "population_size is 0"),
 ]
 # What a class has in place of what it should, and words of the refusal.
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"content": None}, "_state_dict returned None; expected a dictionary"),
     ({"content": {"a": {"b": torch.zeros(2)}}}, r"returned {'a': {'b': tensor\(.*expected"),
-    ({"content": {"a": np.array([None])}}, "returned {'a': array.* of numbers"),
-    ({"content": {"a": np.longdouble(1)}}, "longdouble"),
-    ({"content": {"a": [{1: 2}]}}, r"returned {'a': \[{1: 2}\]}; .* texts as keys"),
     ({"content": {"a": {"$tensor": "x"}}}, r"KeyError: 'x'"),
     ({"content": {"average": 1}}, "expected .* but algorithm, generation, center, average"),
     (
@@ -111,14 +105,16 @@ def test_a_class_that_is_no_algorithm_is_refused(name: str, words: str, esbench:
 
 def test_a_trial_checks_its_own_algorithm_before_it_trains(esbench: Run) -> None:
     options = ("--env", "CartPole-v1", "--env-steps", "3000", "--seeds", "0", "--quiet")
-    names = ("own_search:Explodes", "own_search:Forgetful", "snes")
+    names = ("own_search:Explodes", "own_search:Forgetful", "own_search:Mine")
     algorithms = [word for name in names for word in ("--algorithm", name)]
     code, _, _ = esbench("run", *options, *algorithms, "--workers", "1", "--out", "out")
     assert code == 1
     errors = "".join(path.read_text() for path in Path("out").rglob("error.txt"))
     assert "population_size = 1000000000" in errors
     assert "generation 2 ends in another state" in errors
-    assert len(list(Path("out").rglob("result.json"))) == 1  # snes
+    (done,) = Path("out").rglob("result.json")
+    description = json.loads(done.with_name("trial.json").read_text())
+    assert description["own_code"]["own_search"].startswith("sha256:")
 
 
 def test_an_algorithm_and_an_optimizer_can_be_given_as_classes() -> None:
@@ -156,31 +152,6 @@ def test_arrays_in_lists_and_under_dotted_names_are_restored() -> None:
     np.testing.assert_array_equal(restored["a.b"], np.ones(3))
     np.testing.assert_array_equal(restored["a.b#1"][0], [2.0])
     assert restored["a.b#1"][1] == [1, "x"]
-
-
-def test_a_grid_trains_resumes_and_records_the_code(esbench: Run, tmp_path: Path) -> None:
-    """The digests are those of a run that is not interrupted."""
-    (tmp_path / "grid.toml").write_text("""
-environments = ["CartPole-v1"]
-seeds = [0]
-policy = { template = "linear" }
-evaluation = { episodes = 2 }
-[algorithms."own_search:Mine"]
-population_size = 8
-optimizer = "own_search:Plain"
-""")
-
-    def trained(steps: int, out: str, *options: str) -> tuple[str, dict[str, Any]]:
-        limits = ("--env-steps", f"{steps}", "--workers", "1", "--quiet")
-        assert esbench("run", "grid.toml", *limits, "--out", out, *options)[0] == 0
-        (folder,) = (path.parent for path in (tmp_path / out).rglob("trial.json"))
-        *_, last = (folder / "metrics.jsonl").read_text().splitlines()
-        return json.loads(last)["digest"], json.loads((folder / "trial.json").read_text())
-
-    trained(200, "a")
-    (extended, _), (whole, description) = trained(600, "a", "--extend"), trained(600, "b")
-    assert extended == whole
-    assert description["own_code"]["own_search"].startswith("sha256:")
 
 
 @pytest.mark.parametrize("name", ["Climber", "Predictor", "Still"])

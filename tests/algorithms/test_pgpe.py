@@ -101,13 +101,6 @@ def test_shapings_are_centered_as_evotorchs(shaping, antithetic):
     compare(algorithm, oracle, 30)
 
 
-@pytest.mark.parametrize("antithetic", [True, False])
-def test_a_deviation_for_each_parameter_and_a_grown_population_are_evotorchs(antithetic):
-    sigma = np.linspace(0.05, 0.3, P)
-    oracle = evotorchs(sigma, symmetric=antithetic)
-    compare(make(sigma=sigma, antithetic=antithetic), oracle, 10, growth=3)
-
-
 @pytest.mark.parametrize("optimizer", ["clipup", "adam"])
 def test_decaying_rates_are_evotorchs_with_a_schedule(optimizer):
     oracle = evotorchs(optimizer=optimizer)

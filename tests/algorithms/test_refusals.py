@@ -17,18 +17,13 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "openai_es": [
         ({"population_size": 7}, "population_size = 7: expected an even number"),
         ({"sigma": TWO}, rf"sigma = \[0.1, 0.2\]: expected .* a list of {P}"),
-        ({"sigma": 0.5, "sigma_min": TWO}, f"sigma_min = .* list of {P}"),
         ({"sigma": 0.1, "radius": 1.0}, "exactly one of them"),
         ({"shaping": "centred"}, "did you mean 'centered'"),
         ({"optimizer": "adm"}, "did you mean 'adam'"),
-        ({"optimizer_settings": {"beta": 1}}, "did you mean 'betas'"),
-        ({"sigam": 0.1}, "did you mean 'sigma'"),
         ({**GROWS, "population_size_max": 6}, "population_size_max = 6"),
-        ({**GROWS, "population_size_max": 9}, "size_max = 9: .*even"),
         ({"antithetic": False, "population_size": 1}, "population_size = 1: .*at least 2"),
         ({"center_init": [1.0, 2.0]}, "center_init"),
         ({"sigma": 0.1, "sigma_min": 0.5}, r"sigma_min = 0\.5: .*sigma \(0\.1\)"),
-        ({"sigma": [0.2] * 6 + [0.05], "sigma_min": 0.1}, r"sigma_min = 0\.1: .*sigma .*0\.05"),
         (
             {"sigma": None, "radius": 0.1, "sigma_min": 0.05},
             r"sigma_min = 0\.05.*radius = 0\.1.*0\.0377964",
@@ -37,22 +32,17 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "csa_es": [({**GROWS, "population_size": None, "population_size_max": 2}, r"\(9\)")],
     "eggroll": [
         ({"sigma": [0.1] * P}, "sigma = .*: expected a number"),
-        ({"sigma_min": [0.1] * P}, "sigma_min"),
         ({"shapes": ((5, 4),)}, f"expected {P} numbers"),
     ],
     "ars": [
         ({"population_size": 8, "num_pairs": 8}, "population_size = 8 and num_pairs = 8"),
         ({"population_size": 16, "num_best": 9}, r"num_best = 9: .*\(8\)"),
-        ({"population_size": None, "num_pairs": 4, "num_best": 5}, r"num_best = 5: .*\(4\)"),
         ({"num_best": 4, "version": "V1"}, "num_best = 4 with version = 'V1'.*V1-t"),
-        ({"num_best": 4, "version": "V2"}, "num_best = 4 with version = 'V2'.*V2-t"),
         ({"population_size": 64, "num_pairs": 6_000_000}, "num_pairs = 6000000: .*5000000"),
-        ({"sigma": 0.3, "sigma_min": LAST}, r"sigma_min.*sigma \(0\.3\)"),
     ],
     "pgpe": [
         ({"sigma_min": 0.2, "sigma_max": 0.1}, "sigma_min = 0.2: .*sigma_max"),
         ({"sigma_min": LAST, "sigma_max": [0.3] * P}, r"sigma_min = .*0\.4.*sigma_max .*0\.3"),
-        ({"sigma_max": TWO}, f"sigma_max = .* list of {P}"),
     ],
     "pepg": [
         ({"population_size": 7}, "population_size = 7: expected an even number"),
@@ -61,13 +51,10 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "snes": [
         ({"population_size": 7, "antithetic": True}, "population_size = 7: expected an even"),
         ({"population_size_max": 16}, "population_size_max = 16: .*num_interactions"),
-        ({"sigma_min": LAST, "sigma_max": 0.3}, "sigma_min.*sigma_max"),
     ],
     "xnes": [
         ({**MANY, "num_params": MOST_PARAMS + 1}, "2001 .*at most 2000.*snes"),
-        ({"sigma_min": 0.1}, "unknown key sigma_min"),
         ({"optimizer_settings": {"weight_decay": 0.1}}, "weight_decay"),
-        ({"optimizer": "AdamW"}, "weight_decay"),
     ],
     "cem": [
         ({"population_size": 7}, "elite_ratio = 0.25 of population_size = 7 is 1: .*at least 2"),
@@ -75,7 +62,6 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "genetic": [
         ({"population_size": 1}, "population_size = 1"),
-        ({"sigma_init": TWO}, rf"sigma_init = \[0.1, 0.2\]: expected .* a list of {P}"),
     ],
     "ns_es": [({"novelty_weight": 0.5}, "unknown key novelty_weight")],
     "nsra_es": [
@@ -88,7 +74,6 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "cma_es": [
         ({**MANY, "num_params": 1_001}, "1,001 .*at most 1,000.*=linear"),
         ({**MANY, "num_params": 1_000, "population_size": 251}, "= 251 .*at most 250"),
-        ({"center_init": 1e33}, "cmaes"),
         ({"population_size": 1}, "population_size = 1"),
         ({"sigma": [0.1] * P}, "sigma = .*: expected a number"),
         ({"sigma": 0.1, "radius": 0.1}, "exactly one of them"),

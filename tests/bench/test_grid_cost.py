@@ -1,5 +1,3 @@
-import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,24 +133,6 @@ def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> 
         assert probe(make_trial("CartPole-v1", **endless).spec, pool)[2] > 5
         _, making, _ = probe(make_trial("doubles:Heavy-v0").spec, pool)
     assert making > 3 * 0.6  # each of its four environments takes 0.6 to make
-
-
-def test_standings_say_how_far_and_why(tmp_path: Path) -> None:
-    trials = make_trials(tmp_path, seeds=[0, 1, 2, 3, 4])
-    done, failed, silent, diverged, _ = trials
-    write_trial(done, make_records([1.0, 2.0]), 12.34)
-    write_trial(failed, make_records([1.0]), error="Traceback\nValueError: oh\n")
-    write_trial(silent, error="\n")
-    write_trial(diverged, make_records([1.0]), math.nan)
-    found = [standing(trial) for trial in trials]
-    assert [(item.status, item.generation, item.env_steps, item.detail) for item in found] == [
-        ("done", 2, 200, "score 12.3"),
-        ("failed", 1, 100, "ValueError: oh"),
-        ("failed", 0, 0, ""),
-        ("done", 1, 100, "score -"),
-        ("missing", 0, 0, ""),
-    ]
-    assert json.loads((diverged.folder.path / "result.json").read_text())["score"] is None
 
 
 def test_the_nodes_of_a_running_trial_are_shown(esbench: Run, tmp_path: Path) -> None:

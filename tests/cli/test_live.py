@@ -3,7 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fake_trials import make_records, make_trials, write_trial
+from fake_trials import make_records, make_trials
 from rich.console import Console
 
 from esbench.cli.live import TerminalProgress
@@ -126,17 +126,6 @@ def test_trials_side_by_side_have_rows_below_one_heading(tmp_path: Path) -> None
     assert [row.split("  ")[-1] for row in rows] == ["scoring 0/100", "starting"]
     end()
     assert [line[: len(first.name)] for line in screen.table()[2:]] == [second.name]
-
-
-def test_a_resumed_trial_keeps_its_best(trial: Trial) -> None:
-    write_trial(trial, make_records([1.0, 9.0, 100.0]))  # the last is after the checkpoint
-    screen = Screen(terminal=False)
-    screen.display.trial_started(trial, 2)
-    screen.now += 1.0
-    screen.display.generation_done(trial, make_records([1.0, 9.0, 5.0])[2])
-    assert screen.cells(trial)[1:4] == ["3", "5.0", "9.0"]
-    assert screen.cells(trial)[-2:] == ["100", "7.0 s"]  # of the third generation alone
-    assert "(resumed after generation 2)" in screen.lines()[0]
 
 
 @pytest.mark.parametrize(("steps", "warned"), [(100, False), (101, False), (112, True)])

@@ -88,18 +88,6 @@ def test_an_ecdf_needs_an_environment_with_both_frozen_scores(tmp_path: Path) ->
     changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
     write_runs(tmp_path / "b", [[1.0] * 6] * 3, environment=changed)
     assert target_ecdf(read_folder(tmp_path)) is None
-    write_runs(tmp_path / "c", [[1.0, 50.0, 80.0, 20.0, 90.0, 70.0]] * 3, environments=[BOTH[1]])
-    first = files(target_ecdf(read_folder(tmp_path)))
-    assert set(first) == {"png", "svg"}
-    assert first == files(target_ecdf(read_folder(tmp_path)))
-
-
-@pytest.mark.parametrize("value", [math.nan, 100.0])
-def test_runs_that_reach_nothing_or_all_at_once_can_be_drawn(tmp_path: Path, value: float) -> None:
-    write_runs(tmp_path / "run", [[value] * 6])
-    shown = target_ecdf(read_folder(tmp_path / "run"))
-    assert shown is not None
-    chart_drawing(shown).make().draw_without_rendering()
 
 
 def test_a_profile_is_the_share_of_runs_and_environments_weigh_the_same(tmp_path: Path) -> None:
@@ -143,10 +131,6 @@ def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path
     (trial,) = make_trials(tmp_path / "a", seeds=[0], environments=["Acrobot-v1"])
     write_trial(trial)  # unfinished
     assert performance_profile(read_folder(tmp_path / "a")) is None
-    write(tmp_path / "a", "Acrobot-v1", [math.nan] * 3, "snes")
-    first = files(performance_profile(read_folder(tmp_path / "a")))
-    assert set(first) == {"png", "svg"}
-    assert first == files(performance_profile(read_folder(tmp_path / "a")))
 
 
 @pytest.mark.parametrize("make", [target_ecdf, performance_profile])

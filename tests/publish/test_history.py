@@ -154,16 +154,6 @@ def test_the_same_bits_again_are_no_new_measurement(tmp_path: Path) -> None:
     assert cell.checks[40].score_change == pytest.approx(levels[40] - levels[39])
 
 
-def test_runners_that_take_turns_measure_the_same_bits_once(tmp_path: Path) -> None:
-    runners = [{**ORIGIN, "hardware": {"cpu": name}} for name in "ab"]
-    for number in range(40):
-        version, runner = number // 20, number % 2
-        scores = [seed + version + runner / 10 for seed in range(8)]
-        digests = [f"{version}-{runner}"] * 8
-        write_check(tmp_path, number, scores, last_digests=digests, origins=[runners[runner]])
-    assert places(only(tmp_path), "score_change") == []
-
-
 def test_a_change_of_speed_is_marked(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for number in range(24):

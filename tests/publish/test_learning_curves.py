@@ -12,7 +12,7 @@ from fake_trials import edit, learning, make_records, make_trials, write_runs, w
 from matplotlib.figure import Figure
 
 from esbench.core.errors import UsageError
-from esbench.core.units import format_duration, format_number
+from esbench.core.units import format_duration
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.publish.figures.draw_charts import charts_drawing
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
@@ -169,13 +169,6 @@ def test_an_agents_returns_are_those_after_its_steps(
     assert axes.get_ylabel().startswith("return of" if evaluated else "mean return")
 
 
-def test_a_return_that_is_nan_leaves_a_gap(tmp_path: Path) -> None:
-    write_runs(tmp_path, [[1.0, math.nan, 3.0, 4.0]] * 3)
-    values = draw_figure(tmp_path).axes[0].lines[0].get_ydata()
-    assert np.isnan(values[1:60]).all()
-    assert np.isfinite(values[-30:]).all()
-
-
 @pytest.mark.parametrize(
     ("scores", "levels", "names"),
     [
@@ -199,31 +192,6 @@ def heights(figure: Figure, values: Sequence[float]) -> list[float]:
     axes = figure.axes[0]
     pixels = axes.transData.transform([(0.0, value) for value in values])
     return [float(y) for _, y in axes.transAxes.inverted().transform(pixels)]
-
-
-@pytest.mark.parametrize(
-    ("solved", "random", "levels"),
-    [
-        (130.0, 90.0, [90.0, 130.0]),
-        (4800.0, 90.0, [90.0]),
-        (4800.0, -4800.0, []),
-        (110.0, 210.0, [210.0, 110.0]),
-    ],
-)
-def test_curves_take_at_least_half_of_the_axis(
-    tmp_path: Path, solved: float, random: float, levels: list[float]
-) -> None:
-    write_returns(tmp_path, [100.0, 200.0, 160.0, 150.0])
-    score = RANDOM.model_copy(update={"mean": random})
-    figure = draw_figure(tmp_path, Scores(random=score, solved=solved))
-    low, high = heights(figure, [100.0, 200.0])
-    assert high - low > 0.45  # without the margins
-    for axes in figure.axes[:2]:
-        assert [line.get_ydata()[0] for line in axes.lines[1:]] == levels
-    named = [text.get_text() for text in figure.axes[1].texts]
-    assert [
-        format_number(value) in text for value, text in zip((random, solved), named, strict=True)
-    ] == [value not in levels for value in (random, solved)]
 
 
 def test_the_axes_end_where_the_table_says(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 from esbench.core.json_text import Json
 from esbench.publish.figures.chart import Chart, Curve
-from esbench.publish.figures.style import COLORS, STYLES, WINE
-from esbench.publish.html.plotly_chart import DASHES, SYMBOLS, swatch
+from esbench.publish.figures.style import STYLES
 from esbench.publish.html.plotly_chart import make_chart as plotly
 
 X = np.linspace(0.0, 100.0, 7)
@@ -60,14 +59,6 @@ def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
     assert chart["figure"]["layout"]["annotations"][0]["y"] == pytest.approx(-3)
 
 
-@pytest.mark.parametrize(("end", "dtick"), [(0.1, None), (1.0, "D2"), (1e-9, None)])
-def test_a_logarithmic_axis_has_ticks_that_fit_its_range(end: float, dtick: str | None) -> None:
-    y = np.geomspace(0.1, end, 7)
-    axis = make_chart([line(y)], log_y=True)["figure"]["layout"]["yaxis"]
-    assert axis["type"] == "log"
-    assert axis.get("dtick") == dtick
-
-
 def test_marks_and_chance_are_shapes() -> None:
     marks = [(1.0, "random\npolicy"), (13.0, "costs $1 & <u>")]
     chart = make_chart([line(Y)], levels=marks, places=[(50.0, "here")], chance=(0.3, 0.7))
@@ -105,16 +96,3 @@ def test_labels_are_no_markup() -> None:
     _, curve = parts(make_chart([line(Y, '<b>"a" & b</b>')], "<i>"))
     assert curve["name"] == "&lt;b&gt;&quot;a&quot; &amp; b&lt;/b&gt;"
     assert "<i>" not in curve["hovertemplate"]
-
-
-@pytest.mark.parametrize("name", STYLES)
-def test_a_style_looks_alike_in_the_legend_and_in_a_chart(name: str) -> None:
-    style = STYLES[name]
-    chart = make_chart([Curve(name, name, style, X, Y, Y, Y)])
-    band, curve = parts(chart)
-    legend = swatch(style)
-    color = f"var(--line-{(*COLORS, WINE).index(style.color)})"
-    assert legend["color"] == curve["line"]["color"] == band["fillcolor"] == color
-    assert legend["dash"] == curve["line"]["dash"] == DASHES[style.line]
-    assert curve["marker"]["symbol"] == SYMBOLS[style.marker]
-    assert legend["path"].startswith("M")

@@ -46,11 +46,6 @@ def curves(figure: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return (trace for trace in figure["data"] if trace["mode"] == "lines+markers")
 
 
-def only_curve(chart: Json) -> dict[str, Any]:
-    (found,) = curves(chart["figure"])
-    return found
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("report") / "runs")
@@ -103,21 +98,6 @@ def test_every_health_measure_is_drawn(shown: Json) -> None:
         }
 
 
-def test_the_step_of_an_update_is_in_radii_of_the_population(tmp_path: Path) -> None:
-    first, second = make_trials(tmp_path, seeds=[0, 1])
-    write_trial(first, make_records([1.0, 2.0]), 2.0)
-    (environment,) = report_contents(tmp_path)["environments"]
-    # Without a checkpoint the number of parameters, and so the radius, is unknown.
-    (sigma,) = environment["health"]
-    npt.assert_array_equal(only_curve(sigma)["y"], [0.1, 0.1])
-    first.folder.path.rename(tmp_path.parent / "elsewhere")
-    write_trial(second, make_records([1.0, 2.0]), 2.0, parameters=100)
-    (environment,) = report_contents(tmp_path)["environments"]
-    npt.assert_allclose(
-        only_curve(environment["health"][0])["y"], [0.01, 0.01]
-    )  # 0.01 / (0.1 * 10)
-
-
 def test_unfinished_trials_are_listed(shown: Json) -> None:
     assert shown["facts"]["Trials"] == "20 done, 2 partial, 2 failed"
     (cell,) = (cell for cell in shown["cells"] if cell["name"] == "snes on CartPole-v1")
@@ -142,16 +122,10 @@ def test_every_setting_and_what_made_it(shown: Json) -> None:
     ]
 
 
-def test_the_summary_names_the_best_and_the_sick(shown: Json, tmp_path: Path) -> None:
+def test_the_summary_counts_the_sick(shown: Json) -> None:
     *best, health = shown["sentences"]
     assert best == []  # a cell of each environment has too few seeds
     assert re.findall(r"\d+", health) == ["2", "22", "2"]  # two have failed
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    write_trial(trial, make_records([1.0] * 40, [0.0] * 40), 1.0)
-    sick = report_contents(tmp_path, "My runs")
-    assert sick["title"] == "My runs"
-    assert re.findall(r"\d+", sick["sentences"][-1]) == ["1", "1"]
-    assert {finding["trial"] for finding in sick["findings"]} == {"CartPole-v1/openai_es/seed-0"}
 
 
 @pytest.mark.parametrize(

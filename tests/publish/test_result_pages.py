@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import results_pages
-import thresholds
 from fake_entries import fake_suite
-from results_parts import beside_agents, best_table, overall_table, published_settings, tuning
+from results_parts import best_table, overall_table, tuning
 from results_tables import environment_table, suite_results
 from suite import draw
 
@@ -18,7 +15,7 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import Table
 from esbench.core.units import format_number, format_share
 from esbench.publish.figures.drawing import Drawing
-from esbench.publish.leaderboard.entries import BestSoFar, Entry, as_file
+from esbench.publish.leaderboard.entries import Entry, as_file
 from esbench.publish.leaderboard.suites import (
     SettingsOrigin,
     Suite,
@@ -28,7 +25,6 @@ from esbench.publish.leaderboard.suites import (
     suite_names,
 )
 from esbench.results.statistics.estimates import iqm
-from esbench.results.statistics.significance import p_different
 
 
 @pytest.fixture(scope="module")
@@ -131,15 +127,6 @@ def test_a_profile_has_the_algorithms_that_have_run_everywhere(
     assert {entry.cell.environment for entry in kept} == set(suite.environments)
     names = {entry.cell.algorithm for entry in suite.shown}
     assert {entry.cell.algorithm for entry in kept} == names - {lost.algorithm}
-
-
-def test_a_point_is_the_median_and_the_tail_of_its_cell(suite: Suite) -> None:
-    panel = suite_drawings(suite)["tails"].make().axes[0]
-    points = {str(line.get_label()): line.get_data() for line in panel.lines}
-    for entry in suite.shown[: len(panel.get_legend_handles_labels()[1])]:
-        x, y = points[entry.cell.algorithm]
-        assert x[0] == pytest.approx(np.mean([run.quantiles[4] for run in entry.runs]))
-        assert y[0] == pytest.approx(np.mean([run.tail for run in entry.runs]))
 
 
 def test_the_script_draws_the_files_of_a_leaderboard(entries: list[Entry], tmp_path: Path) -> None:
@@ -262,56 +249,8 @@ def test_overall_scores_are_those_of_all_environments(suite: Suite) -> None:
     assert overall_table([], suite.environments) == ""
 
 
-def test_published_settings_stand_beside_those_of_the_same_algorithm() -> None:
-    own = fake_suite("mujoco", without=["ppo"])
-    published = fake_suite("wong-2024")
-    suites = [read_suite(name, [*own, *published]) for name in ("mujoco", "wong-2024")]
-    (line,) = [line for line in published_settings(suites).splitlines() if "Hopper-v5" in line]
-    before, after = (
-        entry.scores
-        for entry in (*own, *published)
-        if entry.cell.environment == "Hopper-v5" and entry.cell.algorithm in ("ars", "ars_wong")
-    )
-    texts = " → ".join(format_number(float(iqm(scores))) for scores in (before, after))
-    assert f"{texts} ({p_different(before, after):.3f})" in line
-    assert published_settings(suites[:1]) == ""
-
-
-def test_an_agent_stands_above_the_best_search(suite: Suite) -> None:
-    rows = suite_results(suite, "Hopper-v5")
-    assert beside_agents({"Hopper-v5": rows}) == ""
-    cell = rows[-1].entry.cell
-    agent = cell.model_copy(update={"spec": {**(cell.spec or {}), "policy": None}})
-    entry = rows[-1].entry.model_copy(update={"cell": agent})
-    last = replace(rows[-1], row=replace(rows[-1].row, entry=entry))
-    table = beside_agents({"Hopper-v5": [*rows[:-1], last]}).splitlines()[3:]
-    assert len(table) == 2
-    assert all(
-        each.cell.algorithm in line for each, line in zip((last, rows[0]), table, strict=True)
-    )
-
-
 def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
     """The entry with other scores of its seeds."""
     pairs = zip(entry.cell.trials, scores, strict=True)
     trials = tuple(trial.model_copy(update={"score": score}) for trial, score in pairs)
     return entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": trials})})
-
-
-def test_a_threshold_is_passed_by_the_earliest_seed(entries: list[Entry]) -> None:
-    entry = with_scores(entries[0], range(len(entries[0].runs)))
-    curves = [
-        BestSoFar(env_steps=(scale * 100.0, scale * 200.0), returns=(1.0, 5.0))
-        for scale in (3, 2, 2, 2)
-    ]
-    runs = tuple(
-        run.model_copy(update={"env_steps": 350, "best_so_far": curve})
-        for run, curve in zip(entry.runs, curves, strict=True)
-    )
-    own = entry.model_copy(update={"runs": runs})
-    assert [thresholds.steps_to(own, place, 4.0) for place in range(4)] == [600, 400, 400, 400]
-    assert thresholds.own_text(own, 4.0) == "**400** (4/4)"
-    assert thresholds.steps_to(own, 3, 2.5) == 350  # by its final score, 3
-    assert thresholds.own_text(own, 9.5) == "**never** (0/4)"
-    named = own.model_copy(update={"cell": own.cell.model_copy(update={"algorithm": "mine"})})
-    assert thresholds.own_text(named, 4.0) == "**400** (4/4) `mine`"

@@ -243,21 +243,6 @@ def test_the_best_settings_as_toml_are_those_of_the_best_trials(tmp_path: Path) 
     assert again.algorithm == expected.algorithm
 
 
-def test_the_longest_label_of_a_grid_that_fits_is_meant(tmp_path: Path) -> None:
-    sgd = {"optimizer": ["sgd"]}
-    table = {
-        "algorithms": {name: {"algorithm": "openai_es"} for name in ("es", "es tuned")},
-        "tune": {"es": {"sigma": [0.3]}, "es tuned": sgd},
-    }
-    grid = parse_grid({**GRID, **table}, "grid")
-    short, long = open_studies(grid, "grid", Search(SEEDS), tmp_path)
-    assert (short.space["sigma"].text, long.space["optimizer"].text) == ("0.3", "sgd")
-    long.run(1, player())
-    (path,) = write_best(summarize(long))
-    content, _ = read_grid(str(path))
-    assert list(content["algorithms"]) == ["es tuned"]
-
-
 def test_importances_name_the_settings_that_matter(whole: Study) -> None:
     shares = summarize(whole).importances
     assert sum(shares.values()) == pytest.approx(1.0)

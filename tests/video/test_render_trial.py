@@ -50,8 +50,6 @@ class Counts(Walk):
     def render(self) -> np.ndarray:
         if self.broken == "raises":
             raise OSError("no paint left")
-        if self.broken == "shape":
-            return np.zeros((8, 8), np.uint8)
         if self.broken == "grows":
             return np.zeros((8 + self.steps // 4, 8, 3), np.uint8)
         return np.full((8, 8, 3), 20 * self.steps, np.uint8)
@@ -129,10 +127,8 @@ def test_the_film_has_every_other_frame_and_may_be_cut(make_trial: Make, pool: W
         assert (film.steps, film.shown) == (11, shown[-1])
         assert film.total == trial.folder.result()["returns"][0]
         assert [round(picture.mean() / 20) for picture in pictures(film.path)] == shown
-    for options in ({"episode": 4}, {"episode": -1}, {"max_steps": 0}):
-        ((name, value),) = options.items()
-        with pytest.raises(UsageError, match=f"{name.replace('_', '-')} = {value}"):
-            render_trial(folder, folder / "render.gif", **options)
+    with pytest.raises(UsageError, match="episode = 4"):
+        render_trial(folder, folder / "render.gif", episode=4)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +136,6 @@ def test_the_film_has_every_other_frame_and_may_be_cut(make_trial: Make, pool: W
     [
         ("doubles:Walk-v0", {}, "'doubles:Walk-v0' cannot be rendered: it has no render mode"),
         (COUNTS, {"broken": "raises"}, "cannot be rendered: OSError: no paint left"),
-        (COUNTS, {"broken": "shape"}, r"uint8 \[8, 8\]"),
         (COUNTS, {"broken": "grows"}, r"size of its frames is \(8, 8\), and after 4 .*\(9, 8\)"),
         ("CartPole-v1", {}, "CartPole-v1.*pygame is not installed.*pip install"),
         ("Hopper-v5", {}, "EGL.*OSMesa.*apt-get install"),
@@ -219,7 +214,3 @@ def test_all_is_every_trial_with_a_checkpoint(
     assert sorted(path.parent.resolve() for path in root.rglob("film.gif")) == sorted(found)
     with pytest.raises(UsageError, match="expected a name without a folder, such as film.gif"):
         outputs(root, Path("a/film.gif"), all_=True)
-    for trial in (first, last, bad):
-        (trial.folder.path / "checkpoint" / "state.json").unlink()
-    with pytest.raises(UsageError, match="no trial in 'out' has a checkpoint with a policy"):
-        outputs(root, None, all_=True)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from esbench.core.errors import UsageError
-from esbench.video.writers import Frame, as_gif, as_mp4, gif_durations, video_format
+from esbench.video.writers import Frame, as_gif, as_mp4, video_format
 
 
 def square(value: int, height: int = 31, width: int = 45) -> Frame:
@@ -32,12 +32,6 @@ def test_a_gif_has_every_pixel_of_few_colors() -> None:
             assert image.info["duration"] == 50
             assert np.abs(np.asarray(image.convert("RGB")).astype(int) - frame).max() <= 8
         assert image.info["loop"] == 0
-
-
-def test_durations_add_up_to_the_time_that_passed() -> None:
-    assert gif_durations(6, 30.0) == [30, 40, 30, 30, 40, 30]
-    assert sum(gif_durations(900, 30.0)) == 30_000
-    assert gif_durations(3, 25.0) == [40, 40, 40]
 
 
 def test_an_mp4_has_every_frame_even_of_odd_size(tmp_path: Path) -> None:
