@@ -73,10 +73,6 @@ class Recurrent(nn.Module):
         return self.state + self.steps
 
 
-class NoModule:
-    """Is no module."""
-
-
 class Frozen(TwoLayers):
     """Its hidden layer stays as it is, in numbers of its own."""
 
