@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, final
+from typing import Any, ClassVar, Final, final
 
 import gymnasium
 import numpy as np
 from pydantic import ConfigDict
 
+from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment, in_space
+from esbench.agents.model_policy import ModelPolicy
 from esbench.core.arrays import State
 from esbench.core.errors import (
     TrainingError,
@@ -30,19 +30,6 @@ from esbench.core.settings import Count, TrainerSettings, parse
 
 SEED: Final = 1  # of an agent that is checked
 OBSERVATIONS: Final = 20
-
-Environment: TypeAlias = gymnasium.Env[Any, Any]
-MakeEnvironment: TypeAlias = Callable[[], Environment]
-
-
-class ActingPolicy(Protocol):
-    """A policy that acts in a Gymnasium environment."""
-
-    def reset(self) -> None:
-        """Forget the episode; called at the start of every episode."""
-
-    def act(self, observation: Any) -> Any:
-        """The action for one observation."""
 
 
 class AgentSettings(TrainerSettings, ABC):
@@ -123,8 +110,8 @@ class OwnAgent(Agent):
             def __init__(self, trials=10): ...
             def train(self, env, env_steps, seed): ...  # returns a policy
 
-    Its policy has ``act(observation)`` and perhaps ``reset()``, or ``predict(observation)`` as in
-    Stable-Baselines3, or is a function of the observation. It is known only when ``train``
+    Its policy has ``act(observation)`` and perhaps ``reset()``, or is a model of Stable-Baselines3
+    or has its ``predict``, or is a function of the observation. It is known only when ``train``
     returns, so a killed trial starts again, and its rows have no evaluation of the policy.
     """
 
@@ -156,8 +143,9 @@ class OwnAgent(Agent):
 
     def learn(self, env_steps: int) -> None:
         """Call ``train``; a second call trains from the beginning."""
-        found = self._learner.train(self._make_environment(), env_steps, self._seed)
-        self._policy = _OwnPolicy(found, self._name)
+        env = self._make_environment()
+        found = self._learner.train(env, env_steps, self._seed)
+        self._policy = _policy_of(found, f"agent {self._name!r}", env)
 
     def state_dict(self) -> State | None:
         """None: what a user's agent holds is not known."""
@@ -213,37 +201,27 @@ def is_agent_class(cls: Any) -> bool:
 
 
 @final
-class _OwnPolicy:
-    """What a user's agent hands over, as a policy with ``reset`` and ``act``.
+class _Function:
+    """A function of the observation as a policy."""
 
-    Raises:
-        TrainingError: it is none.
-    """
-
-    def __init__(self, found: Any, owner: str) -> None:
-        self._reset = getattr(found, "reset", None)
-        if callable(getattr(found, "act", None)):
-            self.act = found.act
-        elif callable(getattr(found, "predict", None)):
-            self.act = partial(_predicted, found.predict)
-        elif callable(found):
-            self.act = found
-        else:
-            raise TrainingError(
-                f"agent {owner!r} returned {type(found).__name__}; expected a policy with "
-                "act(observation) or predict(observation), or a function of the observation"
-            )
-
-    def reset(self) -> None:
-        if callable(self._reset):
-            self._reset()
+    def __init__(self, act: Any, reset: Any) -> None:
+        self.act = act
+        self.reset = reset if callable(reset) else lambda: None
 
 
-def _predicted(predict: Any, observation: Any) -> Any:
-    """The action of ``predict``, without exploration and without a recurrent state."""
-    sure = "deterministic" in inspect.signature(predict).parameters
-    found = predict(observation, deterministic=True) if sure else predict(observation)
-    return found[0] if isinstance(found, tuple) else found
+def _policy_of(found: Any, owner: str, trained_in: Environment) -> ActingPolicy:
+    """What a user's agent hands over, as a policy; TrainingError if it is none."""
+    reset = getattr(found, "reset", None)
+    if callable(getattr(found, "act", None)):
+        return _Function(found.act, reset)
+    if callable(getattr(found, "predict", None)):
+        return ModelPolicy(found, owner, trained_in)
+    if callable(found):
+        return _Function(found, reset)
+    raise TrainingError(
+        f"{owner} returned {type(found).__name__}; expected a policy with act(observation) or "
+        "predict(observation), or a function of the observation"
+    )
 
 
 @final
@@ -282,10 +260,7 @@ def check_agent(cls: type, env: str = "CartPole-v1", env_steps: int = 500, **set
             "subclass of esbench.agents.agent.Agent"
         )
     typed = parse(agent_settings(cls), settings, f"check_agent({name})")
-    space = gymnasium.make(env).action_space
     first, second = (_actions(cls, name, typed, env, env_steps) for _ in range(2))
-    if wrong := [action for action in first if not _fits(space, action)]:
-        raise TrainingError(f"the policy of {name} chose {wrong[0]!r}; expected one of {space}")
     if any(not np.array_equal(*pair) for pair in zip(first, second, strict=True)):
         raise TrainingError(
             f"{name} chose other actions when it was trained again; expected that its random "
@@ -295,9 +270,11 @@ def check_agent(cls: type, env: str = "CartPole-v1", env_steps: int = 500, **set
 
 def _actions(cls: Any, name: str, settings: Any, env: str, env_steps: int) -> list[Any]:
     """What the policy of a newly trained agent does for the same observations."""
+    made: list[Environment] = []
 
     def make_environment() -> Environment:
-        return _Numbered(gymnasium.make(env))
+        made.append(_Numbered(gymnasium.make(env)))
+        return made[-1]
 
     with as_training_errors():
         agent = make_agent(cls, settings, make_environment, SEED, name)
@@ -305,12 +282,8 @@ def _actions(cls: Any, name: str, settings: Any, env: str, env_steps: int) -> li
         policy = agent.policy
         if policy is None:
             raise TrainingError(f"{name} has no policy after training; expected one")
-        space = gymnasium.make(env).observation_space
+        space, actions = made[0].observation_space, made[0].action_space
         space.seed(SEED)
         policy.reset()
-        return [policy.act(space.sample()) for _ in range(OBSERVATIONS)]
-
-
-def _fits(space: gymnasium.Space[Any], action: Any) -> bool:
-    array = np.asarray(action)
-    return space.contains(action) or (array.ndim == 0 and space.contains(array[()]))
+        chosen = [policy.act(space.sample()) for _ in range(OBSERVATIONS)]
+        return [in_space(actions, action, f"the policy of {name}") for action in chosen]

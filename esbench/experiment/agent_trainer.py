@@ -12,7 +12,8 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.agents.agent import ActingPolicy, AgentSettings, Environment, agent_class, make_agent
+from esbench.agents.acting import ActingPolicy, Environment, in_space
+from esbench.agents.agent import AgentSettings, agent_class, make_agent
 from esbench.core.arrays import State, float_digest
 from esbench.core.errors import (
     USER_CODE_ERRORS,
@@ -21,6 +22,7 @@ from esbench.core.errors import (
     require_choice,
     require_integer,
 )
+from esbench.core.global_streams import seeded_globally
 from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST_EPISODES
@@ -31,7 +33,7 @@ from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import HeldOutScore, Which, held_out_seeds
-from esbench.experiment.trained_policy import TrainedAgent
+from esbench.experiment.trained_policy import TrainedAgent, episode
 from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
@@ -271,7 +273,10 @@ class AgentTrainer(Trainer):
         own = self.spec.environment
         for number, seed in enumerate(seeds, start=1):
             self._stage = self._stage or self._plain()
-            found.append(play(self._acting(), self._stage, seed, own.id, own.kwargs))
+            steps = episode(self._acting(), self._stage, seed, own.id, own.kwargs)
+            with seeded_globally(seed):  # some policies draw their actions
+                rewards = [reward for reward, _ in steps]
+            found.append((np.cumsum(rewards)[-1], len(rewards) - 1))
             if self._pool.progress is not None:
                 self._pool.progress(number, len(seeds))
         rows = np.array(found).reshape(-1, 2)
@@ -287,7 +292,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._trainer = trainer
         self._index = index
         self._episode: tuple[float, int] | None = None  # return and length so far
-        self._own = trainer.spec.environment
+        self._own, self._name = trainer.spec.environment, trainer.spec.algorithm.name
         self._returned = ReturnedValues(self._own.id, env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -300,6 +305,7 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._trainer.before_step()
         if self._episode is None:
             raise TrainingError("an agent called step outside of an episode; expected reset first")
+        action = in_space(self.action_space, action, f"agent {self._name!r}")
         observation, reward, terminated, truncated, info = self.env.step(action)
         (total, length), returned = self._episode, self._returned
         episode = total + returned.reward(reward), length + 1
@@ -308,21 +314,3 @@ class _CountedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._episode = None if ended else episode
         self._trainer.after_step(episode if ended else None)
         return observation, reward, terminated, truncated, info
-
-
-def play(
-    policy: ActingPolicy, env: Environment, seed: int, name: str, kwargs: dict[str, Any]
-) -> tuple[float, int]:
-    """The return and the length of one episode in the environment ``name``, made with ``kwargs``.
-
-    UsageError if the episode does not end.
-    """
-    observation, _ = env.reset(seed=seed)
-    policy.reset()
-    total, length, ended = 0.0, 0, False
-    while not ended:
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-        total, length = total + float(reward), length + 1
-        ended = terminated or truncated
-        require_end(length, name, kwargs)
-    return total, length

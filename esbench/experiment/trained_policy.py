@@ -16,11 +16,12 @@ import gymnasium
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from esbench.agents.agent import ActingPolicy
+from esbench.agents.acting import ActingPolicy, Environment, in_space
 from esbench.core.errors import TrainingError, UsageError, shown
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Job
 from esbench.engine.setup import Setup
+from esbench.environments.episode_check import require_end
 from esbench.environments.make_environment import make_environment
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import held_out_seeds
@@ -53,7 +54,7 @@ class Trained(ABC):
         self.action_space: gymnasium.Space[Any] = env.action_space
 
     @final
-    def make_environment(self, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    def make_environment(self, **kwargs: Any) -> Environment:
         """The environment of the trial, for example with ``render_mode="human"``.
 
         Raises:
@@ -69,6 +70,30 @@ class Trained(ABC):
     @abstractmethod
     def act(self, observation: Any) -> Any:
         """The action for one observation of ``observation_space``."""
+
+
+def episode(
+    policy: ActingPolicy, env: Environment, seed: int, name: str, kwargs: dict[str, Any]
+) -> Iterator[tuple[float, bool]]:
+    """Play an episode of the environment ``name``, made with ``kwargs``.
+
+    Yields 0 and False after the reset, then the reward of every step and whether it is the last.
+
+    Raises:
+        UsageError: the episode does not end.
+        TrainingError: the policy chose an action outside of the space.
+    """
+    observation, _ = env.reset(seed=seed)
+    policy.reset()
+    yield 0.0, False
+    masks, steps, ended = getattr(policy, "masks", None), 0, False
+    while not ended:
+        given = (observation,) if masks is None else (observation, masks(env))
+        action = in_space(env.action_space, policy.act(*given), f"the policy of {name}")
+        observation, reward, terminated, truncated, _ = env.step(action)
+        steps, ended = steps + 1, bool(terminated or truncated)
+        yield float(reward), ended
+        require_end(steps, name, kwargs)
 
 
 @final
@@ -233,15 +258,24 @@ class TrainedAgent(Trained):
     ) -> None:
         super().__init__(environment, generation, held_out_seeds)
         self._policy = policy
+        self.masks = getattr(policy, "masks", None)
         self.reset()
 
     def reset(self) -> None:
         """Forget the episode; call it at the start of every episode."""
         self._policy.reset()
 
-    def act(self, observation: Any) -> Any:
-        """The action for one observation of ``observation_space``."""
-        return self._policy.act(observation)
+    def act(self, observation: Any, action_masks: Any = None) -> Any:
+        """The action for one observation of ``observation_space``.
+
+        A model such as MaskablePPO takes ``action_masks``, which are ``masks(env)``.
+
+        Raises:
+            TrainingError: the policy chose an action outside of ``action_space``.
+        """
+        given = (observation,) if self.masks is None else (observation, action_masks)
+        action = self._policy.act(*given)
+        return in_space(self.action_space, action, f"the policy of {self.environment.id}")
 
 
 DESCRIPTION: Final = "esbench.json"  # beside the program, in the exported file

@@ -6,7 +6,6 @@ Raffin et al. 2021, "Stable-Baselines3: reliable reinforcement learning implemen
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
 from abc import ABC
@@ -18,13 +17,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from esbench.agents.agent import (
-    ActingPolicy,
-    Agent,
-    Environment,
-    MakeEnvironment,
-    register_agent,
-)
+from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment
+from esbench.agents.agent import Agent, register_agent
+from esbench.agents.model_policy import ModelPolicy
 from esbench.core.arrays import State
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.flat_spaces import nested
@@ -80,7 +75,8 @@ class StableBaselines(Agent, ABC):
     def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
         """The untrained model; sets the statistics that normalize its observations, if any."""
         settings = self._settings
-        envs = [self._from_zero(make_environment()) for _ in range(settings.n_envs)]
+        given = [make_environment() for _ in range(settings.n_envs)]
+        envs, self._trained_in = [self._from_zero(env) for env in given], given[0]
         arguments = {
             name: _argument(name, getattr(settings, name))
             for name in type(settings).model_fields
@@ -90,9 +86,9 @@ class StableBaselines(Agent, ABC):
         with _sentences(f"{self.class_name}, with observations {envs[0].observation_space}"):
             vectors = sb3_vec_env.DummyVecEnv([functools.partial(_same, env) for env in envs])
             if settings.normalize is not False:
-                given = settings.normalize if isinstance(settings.normalize, dict) else {}
-                given = {"gamma": getattr(settings, "gamma", 0.99), **given}
-                vectors = self._statistics = sb3_vec_env.VecNormalize(vectors, **given)
+                table = settings.normalize if isinstance(settings.normalize, dict) else {}
+                table = {"gamma": getattr(settings, "gamma", 0.99), **table}
+                vectors = self._statistics = sb3_vec_env.VecNormalize(vectors, **table)
             if settings.action_noise_std:
                 arguments["action_noise"] = _noise(settings.action_noise_std, vectors.action_space)
             auto = settings.policy == "auto"
@@ -110,27 +106,18 @@ class StableBaselines(Agent, ABC):
                 "Discrete and MultiDiscrete spaces that start at 0"
             )
         space = env.action_space
-        self._first_action: Any = getattr(space, "start", 0)
-        if not np.any(self._first_action):
+        start: Any = getattr(space, "start", 0)
+        if not np.any(start):
             return env
         is_single = isinstance(space, spaces.Discrete)
         zero: Any = spaces.Discrete(space.n) if is_single else spaces.MultiDiscrete(space.nvec)  # type: ignore[attr-defined]
-        return gymnasium.wrappers.TransformAction(env, self._shifted, zero)
-
-    @final
-    def _shifted(self, action: Any) -> Any:
-        return action + self._first_action
+        return gymnasium.wrappers.TransformAction(env, lambda action: action + start, zero)
 
     @property
     @final
     def policy(self) -> ActingPolicy | None:
-        """The deterministic policy, with frozen statistics of the observations."""
-        model = self._model
-        if hasattr(model, "weights"):  # ARS plays its candidates with the policy of the model
-            model = copy.copy(model)
-            model.policy = copy.deepcopy(model.policy)
-            model.policy.load_from_vector(model.weights.cpu())
-        return _Deterministic(model, self._statistics, self._first_action)
+        """The deterministic policy, with the statistics of the observations so far."""
+        return ModelPolicy(self._model, self.class_name, self._trained_in)
 
     @final
     def learn(self, env_steps: int) -> None:
@@ -277,27 +264,6 @@ class ContribTRPO(StableBaselines):
     paper = "Schulman et al. 2015, arXiv:1502.05477"
     library = sb3_contrib
     class_name = "TRPO"
-
-
-@final
-class _Deterministic:
-    """The policy of a model without exploration."""
-
-    def __init__(self, model: Any, statistics: Any, first_action: Any) -> None:
-        self._model = model
-        self._statistics = statistics
-        self._first_action = first_action
-
-    def reset(self) -> None:
-        pass  # no recurrent state
-
-    def act(self, observation: Any) -> Any:
-        if self._statistics is not None:
-            observation = self._statistics.normalize_obs(observation)
-        action, _ = self._model.predict(observation, deterministic=True)
-        if np.any(self._first_action):
-            action = action + self._first_action
-        return action[()] if isinstance(action, np.ndarray) else action  # a number, not 0-d
 
 
 def _same(env: Environment) -> Environment:

@@ -19,16 +19,15 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
-from esbench.agents.agent import Environment
+from esbench.agents.acting import Environment
 from esbench.core.errors import UsageError, as_training_errors
 from esbench.core.units import counted
 from esbench.engine.worker_pool import WorkerPool
-from esbench.environments.episode_check import require_end
 from esbench.environments.make_environment import make_environment, reason
 from esbench.environments.simulator_log import silenced
 from esbench.experiment.final_policy import Which
 from esbench.experiment.stored_trainer import stored_trainer
-from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
+from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy, episode
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
@@ -194,27 +193,19 @@ class _Film:
     def frames(self) -> Iterator[Frame]:
         """Play the episode, and yield what is shown."""
         played = self.policy.environment
-        observation, _ = self.env.reset(seed=self.seed)
-        self.policy.reset()
-        yield (first := _draw(self.env, played))
-        ended = False
-        while not ended:
-            observation, reward, terminated, truncated, _ = self.env.step(
-                self.policy.act(observation)
-            )
-            self.total, self.steps = self.total + float(reward), self.steps + 1
-            ended = terminated or truncated
-            require_end(self.steps, played.id, played.kwargs)
-            is_next = ended or self.steps == self.max_steps or self.steps % self.stride == 0
-            if self.steps <= self.max_steps and is_next:
+        steps = episode(self.policy, self.env, self.seed, played.id, played.kwargs)
+        for number, (reward, ended) in enumerate(steps):
+            self.total, self.steps = self.total + reward, number
+            is_next = ended or number == self.max_steps or number % self.stride == 0
+            if number <= self.max_steps and is_next:
                 frame = _draw(self.env, played)
-                if frame.shape != first.shape:
-                    sizes = f"{first.shape[:2]}, and after {counted(self.steps, 'step')} "
-                    raise _cannot_render(
-                        played, f"the size of its frames is {sizes}{frame.shape[:2]}"
-                    )
+                if number == 0:
+                    shape = frame.shape
+                elif frame.shape != shape:
+                    sizes = f"{shape[:2]}, and after {counted(number, 'step')} {frame.shape[:2]}"
+                    raise _cannot_render(played, f"the size of its frames is {sizes}")
                 yield frame
-                self.shown = self.steps
+                self.shown = number
 
 
 def _draw(env: Environment, environment: EnvironmentSpec) -> Frame:

@@ -18,7 +18,7 @@ from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.agent_trainer import AgentTrainer, play
+from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.sources import read_folder
@@ -208,10 +208,11 @@ def test_an_agent_over_its_budget_is_reported_and_not_compared(
 
 
 class Recurrent:
-    """A policy that pushes left for three steps of an episode, then right."""
+    """An agent whose policy pushes left for three steps of an episode, then right."""
 
-    def __init__(self) -> None:
-        self.steps = 0
+    def train(self, env: Any, env_steps: int, seed: int) -> "Recurrent":
+        """Take no step."""
+        return self
 
     def reset(self) -> None:
         """Begin an episode."""
@@ -223,11 +224,10 @@ class Recurrent:
         return int(self.steps > 3)
 
 
-def test_a_policy_with_a_memory_begins_every_episode_anew() -> None:
-    env, policy = gymnasium.make("CartPole-v1"), Recurrent()
-    played = [play(policy, env, seed, "CartPole-v1", {}) for seed in (1, 2, 1)]
-    assert played[0] == played[2]
-    assert played[1] == play(Recurrent(), env, 2, "CartPole-v1", {})
+def test_a_policy_with_a_memory_begins_every_episode_anew(make: Make, pool: WorkerPool) -> None:
+    with AgentTrainer(make(f"{__name__}:Recurrent"), pool) as trainer:
+        trainer.train()
+        assert trainer.evaluate(1).returns.tolist() == trainer.evaluate(4).returns[:1].tolist()
 
 
 class Steps(Agent):
