@@ -97,7 +97,7 @@ class ModelPolicy:
 def _layers(model: Any, trained_in: Environment) -> list[Any]:
     """What is between the model and the environment that the agent was given, from the outside."""
     get_env = getattr(model, "get_env", None)
-    outer = get_env() if callable(get_env) else None
+    outer: Any = get_env() if callable(get_env) else None
     layers: list[Any] = []
     while "VecEnvWrapper" in _classes(outer):
         layers.append(outer)

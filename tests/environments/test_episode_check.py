@@ -34,9 +34,10 @@ from esbench.environments.make_environment import (
     has_time_limit,
     make_environment,
 )
-from esbench.experiment.agent_trainer import _CountedEnvironment, play
+from esbench.experiment.agent_trainer import _CountedEnvironment
 from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trained_policy import episode
 from esbench.grids.environment_files import load_environment
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.store.trial_folder import TrialFolder
@@ -367,9 +368,9 @@ def test_a_slot_without_an_episode_does_not_count_its_steps(
     with SearchTrainer(spec, WorkerPool(1)) as trainer:
         job = trainer.held_out_job()
         playing = player.Player(trainer.gathered_setup(), 2)
-    for episode in range(10):
+    for played in range(10):
         playing.begin(job)
-        tasks = [Task(CENTER, 3 * episode + number) for number in range(3)]
+        tasks = [Task(CENTER, 3 * played + number) for number in range(3)]
         playing.add(tasks)
         found: list[Any] = []
         while playing.busy:
@@ -383,7 +384,7 @@ def test_every_loop_ends_an_episode_without_an_end(monkeypatch: pytest.MonkeyPat
     kwargs = {"length": 2**40, "max_episode_steps": -1}
     spec = EnvironmentSpec(id="doubles:Walk-v0", kwargs=kwargs)
     env = make_environment(spec.id, kwargs)
-    still: Any = SimpleNamespace(reset=lambda: None, act=lambda seen: 0 * seen, environment=spec)
+    still: Any = SimpleNamespace(reset=lambda: None, act=lambda _: np.zeros(3))
     trainer: Any = Mock(next_seed=lambda index: 0)
     trainer.spec.environment = spec
     counted = _CountedEnvironment(env, trainer, 0)
@@ -395,12 +396,11 @@ def test_every_loop_ends_an_episode_without_an_end(monkeypatch: pytest.MonkeyPat
 
     for endless in (
         train,
-        partial(play, still, env, 0, spec.id, kwargs),
+        lambda: list(episode(still, env, 0, spec.id, kwargs)),
         partial(random_policy_returns, spec, 1, 0),
-        lambda: list(render_trial._Film(env, still, 0, 1, 0).frames()),
     ):
         with pytest.raises(UsageError, match="no time limit"):
             endless()
     limited = {"length": 2**40, "max_episode_steps": 60}
     env = make_environment(spec.id, limited)
-    assert play(still, env, 0, spec.id, limited)[1] == 60
+    assert len(list(episode(still, env, 0, spec.id, limited))) == 1 + 60

@@ -13,7 +13,8 @@ from command_line import Run
 from trainers import Memory
 
 import esbench as package
-from esbench.agents.agent import Agent, AgentSettings, MakeEnvironment
+from esbench.agents.acting import MakeEnvironment
+from esbench.agents.agent import Agent, AgentSettings
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import parse

@@ -61,7 +61,7 @@ class Recall(gymnasium.Env[Any, Any]):
 
     def look(self) -> Any:
         numbers = 5 + self.np_random.normal(size=self.shape) * (30 if self.steps == 0 else 3)
-        self.seen = numbers.astype(np.uint8 if len(self.shape) == 3 else np.float64)
+        self.seen: Any = numbers.astype(np.uint8 if len(self.shape) == 3 else np.float64)
         return {"a": self.seen, "b": -self.seen} if self.parts else self.seen
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -93,6 +93,10 @@ class Unmasked(Recall):
         self.steps += 1
         reward = float(action) + 1 if self.allowed()[int(action)] else -1000.0
         return self.look(), reward * float(self.seen[0] % 7), self.steps >= 8, False, {}
+
+
+def allowed(env: Any) -> Any:
+    return env.unwrapped.allowed()
 
 
 gymnasium.register("esbench-test/Recall-v0", Recall)
@@ -135,7 +139,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], Wrap]] = {
     "masked": (sb3_contrib.MaskablePPO, SMALL, {}, lambda env: env),
     "masker": (
         sb3_contrib.MaskablePPO, SMALL, {},
-        lambda env: ActionMasker(env, lambda inner: inner.unwrapped.allowed()),
+        lambda env: ActionMasker(env, allowed),
     ),
     "normalized": (sb3.PPO, SMALL, BOX, vectors(VecNormalize)),
     "normalized parts": (sb3.PPO, SMALL, {"seen": "parts"}, vectors(VecNormalize)),
@@ -229,7 +233,7 @@ def test_a_model_has_the_returns_of_the_librarys_own_evaluation(
     if isinstance(env, VecEnv):
         sync_envs_normalization(model.get_env(), env)
         layer: Any = env
-        while isinstance(layer, VecEnvWrapper):
+        while hasattr(layer, "venv"):
             layer.training, layer = False, layer.venv
     masked = cls is sb3_contrib.MaskablePPO
     (evaluate_masked if masked else evaluate_policy)(model, env, EPISODES, warn=False)
