@@ -12,7 +12,6 @@ from typing import Final, final
 
 from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
-from rich.measure import Measurement
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +22,6 @@ from esbench.core.escape import printable
 from esbench.publish.tables.render_table import INTERVAL, TEXTS, Sheet
 
 NAME_WIDTH: Final = 24  # of an algorithm in a table that is printed in pieces
-SHORT_NAME: Final = 8  # what is left of it in a narrow terminal before the table is cut
 LONG_HEADING: Final = 16
 
 
@@ -106,16 +104,10 @@ class Terminal(Display):
 
 
 def print_sheet(sheet: Sheet, console: Console | None = None, *, split: bool = False) -> None:
-    """Print a table and its notes; ``split`` puts pieces that fit the console below each other.
-
-    So does a console in which the numbers would be cut.
-    """
+    """Print a table and its notes; ``split`` puts pieces that fit the console below each other."""
     console = console or make_console()
     if not split and sum(_widths(sheet)) > console.width + 1:
         sheet = _grouped(sheet)
-        numbers = sheet_table(sheet, range(1, len(sheet.header)), console.width)
-        needed = Measurement.get(console, console.options, numbers).minimum
-        split = needed + SHORT_NAME > console.width
     for columns in _pieces(sheet, console.width) if split else [range(len(sheet.header))]:
         console.print(sheet_table(sheet, columns, console.width), *([""] if split else []))
     for note in sheet.notes:  # words stay whole in a terminal, and a command to copy one line

@@ -24,7 +24,6 @@ STYLES: Final[dict[Mark, str]] = {
     "busy": "yellow",
     "died": "yellow",
 }
-LEFT_OUT: Final = ("best", "sigma", "rank", "budget", "steps/s", "ETA")  # in this order
 ACTIVITY_WIDTH: Final = 14  # "scoring 17/100"
 
 
@@ -86,13 +85,9 @@ def progress_rows(trials: list[TrialProgress], width: int) -> Iterator[Text]:
     """A heading and the running trials, in lines of ``width`` characters.
 
     The name of a trial has a line of its own, above its values, if both do not fit into one line.
-    Columns are left out if the values alone do not fit.
     """
     rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *(one.cells() for one in trials)]
     sizes = {name: max(COLUMNS[name], *(len(row[name]) for row in rows)) for name in COLUMNS}
-    for name in LEFT_OUT:
-        if sum(sizes.values()) + len(sizes) > width + 1:
-            del sizes[name]
     gap = 2 if sum(sizes.values()) + 2 * len(sizes) <= width + 2 else 1
     heading, *values = ((" " * gap).join(f"{row[n]:>{sizes[n]}}" for n in sizes) for row in rows)
     longest = max(len(one.name) for one in trials)

@@ -135,8 +135,6 @@ def _option(text: str) -> str:
     name, equals, value = text.removeprefix("--").partition("=")
     if name in OURS:
         raise UsageError(f"--sbatch {text!r}: expected an option that esbench slurm does not set")
-    if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
-        raise UsageError(f"--sbatch {text!r}: expected NAME=VALUE, such as account=abc")
     return _directive(name, value) if value else f"{name}{equals}"
 
 
