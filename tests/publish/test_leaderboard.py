@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -486,24 +487,27 @@ def test_published_commands_train_the_published_seeds_and_settings(
     published: list[Entry],
 ) -> None:
     commands: Any = get_command(app)
+
+    @cache
+    def trained(command: str) -> list[tuple[int, Any]]:
+        """The seeds and specifications that a command trains."""
+        program, name, *options = shlex.split(command)
+        assert (program, name) == ("esbench", "run"), command
+        given = commands.commands[name].make_context(name, options).params
+        _, trials = open_grid(
+            given["grid"],
+            environments=given["env"],
+            algorithms=given["algorithm"],
+            seeds=given["seeds"],
+            env_steps=given["env_steps"],
+            overrides=given["overrides"] or (),
+        )
+        excluded = {"seed", "init_from"}
+        return [(t.spec.seed, t.spec.model_dump(mode="json", exclude=excluded)) for t in trials]
+
     for entry in published:
-        seeds: set[int] = set()
-        for command in entry.commands:
-            program, name, *options = shlex.split(command)
-            assert (program, name) == ("esbench", "run"), entry.file_name
-            given = commands.commands[name].make_context(name, options).params
-            _, trials = open_grid(
-                given["grid"],
-                environments=given["env"],
-                algorithms=given["algorithm"],
-                seeds=given["seeds"],
-                env_steps=given["env_steps"],
-                overrides=given["overrides"] or (),
-            )
-            for trial in trials:
-                spec = trial.spec.model_dump(mode="json", exclude={"seed", "init_from"})
-                if spec == entry.cell.spec:
-                    seeds.add(trial.spec.seed)
+        found = [each for command in entry.commands for each in trained(command)]
+        seeds = {seed for seed, spec in found if spec == entry.cell.spec}
         assert seeds >= set(entry.seeds), entry.file_name
 
 
