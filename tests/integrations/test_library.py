@@ -22,12 +22,6 @@ def test_a_module_is_imported_when_it_is_used(
         assert module.QUESTION
 
 
-def test_a_package_that_is_not_installed_is_an_error_before_it_is_used() -> None:
-    with pytest.raises(ModuleNotFoundError) as raised:
-        LazyModule("no_such_library.inside")
-    assert raised.value.name == "no_such_library"
-
-
 def test_a_broken_library_or_another_version_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from esbench import UsageError
 from esbench.experiment import tracking
 from esbench.experiment.tracking import TrackedGrid
 from esbench.experiment.trials import Trial
-from esbench.integrations.trackers.tracker import Tracker, make_tracker
+from esbench.integrations.trackers.tracker import make_tracker
 from esbench.store.find_trials import find_trials
 
 # alembic and SQLAlchemy warn about each other.
@@ -194,20 +194,6 @@ def test_a_resumed_trial_is_one_run_with_every_number_once(
     assert written(root) == before
 
 
-def test_generations_of_a_killed_extension_are_written_later(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    write_trial(trial, RECORDS[:3], 1.0)
-    assert track("tensorboard", trial, tmp_path, slice(0, 3), "done") == []
-    (trial.folder.path / "result.json").unlink()
-    write_trial(trial, RECORDS, SCORE)
-    # The extended trial is killed when it is done, but not yet written.
-    assert track("tensorboard", trial, tmp_path, slice(3, 5), "") == []
-    assert track("tensorboard", trial, tmp_path, slice(0, 0), "skipped") == []
-    stored = of_tensorboard(tmp_path, trial)
-    assert [value for _, value in stored.points["generation"]] == [1, 2, 3, 4, 5, 6]
-    assert stored.points["score"] == [(600, SCORE)]
-
-
 GRID = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0"]
 
 
@@ -215,9 +201,7 @@ GRID = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0
     ("name", "facts"),
     [
         ("tensorbord", ["'tensorbord'", "'tensorboard'"]),
-        ("no_such_file:Own", ["no_such_file"]),
         ("command_line:python", ["command_line:python", "esbench.Tracker"]),
-        ("test_trackers:NotReady", ["test_trackers:NotReady", "no quota"]),
     ],
 )
 def test_a_tracker_that_cannot_be_made_is_refused_before_training(
@@ -228,27 +212,6 @@ def test_a_tracker_that_cannot_be_made_is_refused_before_training(
     assert error.count("\n") == 1
     assert all(fact in error for fact in facts)
     assert not (tmp_path / "out").exists()
-
-
-class NotReady(Tracker):
-    def __init__(self, folder: Path) -> None:
-        raise RuntimeError("no quota")
-
-    def start(self, run: Any) -> int:
-        return -1
-
-    def log(self, run: Any, rows: Any) -> None: ...
-
-    def end(self, run: Any, outcome: Any, files: Any) -> None: ...
-
-
-def test_the_command_that_installs_a_missing_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("esbench.integrations.library.find_spec", lambda package: None)
-    for name in ("tensorboard", "wandb", "mlflow"):
-        with pytest.raises(UsageError, match=rf"pip install '\.\[{name}\]'"):
-            make_tracker(name, tmp_path)
 
 
 @pytest.mark.parametrize(
