@@ -16,6 +16,10 @@ from esbench.store.generation_record import GenerationRecord
 
 COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"
 CREATED = "2026-01-02T03:04:05+00:00"
+MEASURES = (
+    *("tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance"),
+    "observation_drift",
+)
 HARDWARE = {"machine": "x86_64", "cpu": "Test CPU", "cores": 2, "platform": "test"}
 
 
@@ -67,12 +71,7 @@ def make_records(
             sigma=0.1,
             update_norm=0.01,
             digest="0" * 64,
-            tied_returns=math.nan,
-            update_cosine=math.nan,
-            split_half_cosine=math.nan,
-            center_norm=math.nan,
-            distance=math.nan,
-            observation_drift=math.nan,
+            **dict.fromkeys(MEASURES, math.nan),
         )
         for number, (value, rank, mean) in enumerate(
             zip(returns, ranks, population, strict=True), start=1

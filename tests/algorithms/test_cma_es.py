@@ -182,13 +182,13 @@ def random_returns(stream, levels, points):
 def test_the_step_size_is_unbiased_if_the_returns_are_random(levels):
     # Hansen 2016, section 4: ln(sigma) has no drift under random selection, tied or not.
     growth = []
-    for seed in range(12):
+    for seed in range(6):
         settings = {"num_params": 20, "population_size": 64, "sigma": 1.0, "seed": seed}
         algorithm = esbench.make_algorithm("csa_es", **settings)
         draw = partial(random_returns, np.random.default_rng(seed), levels)
         climb(algorithm, 100, draw)
         growth.append(np.log(algorithm.sigma))
-    assert abs(np.mean(growth)) < 1.0  # the standard error is 0.2
+    assert abs(np.mean(growth)) < 1.0  # the standard error is 0.3
 
 
 def test_the_step_size_stays_in_the_range_of_numbers():

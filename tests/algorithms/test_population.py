@@ -40,16 +40,6 @@ def test_pairs_share_a_row_of_the_noise(antithetic, size, rows, signs):
 
 
 @pytest.mark.parametrize("antithetic", [True, False])
-def test_extending_keeps_the_members(antithetic):
-    population = make(size=6, antithetic=antithetic)
-    longer = population.extended(14)
-    assert len(longer) == 14
-    assert len(population) == 6
-    np.testing.assert_array_equal(longer.members(range(6)), population.members())
-    assert np.unique(longer.members(), axis=0).shape == (14, P)
-
-
-@pytest.mark.parametrize("antithetic", [True, False])
 def test_weighted_noise_is_the_dense_product(antithetic):
     population = make(size=40, antithetic=antithetic, sigma=np.full(P, 7.0))
     weights = np.random.default_rng(1).standard_normal(40)

@@ -1,6 +1,5 @@
 import dataclasses
 import itertools
-import json
 import re
 import shlex
 import shutil
@@ -142,9 +141,7 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
     write_trial(well, make_records(learning(20, 100.0, seed=0)))
     code, out, err = esbench("diagnose", str(sick.folder.path))
     assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= 80
     assert "12 generations, 1.2 k steps" in out
-    assert re.search(r"center_return +9 +9 +9", out)
     advice = "Check that the reward depends on what the policy does"
     assert advice in " ".join(out.split())
     code, out, _ = esbench("diagnose", "out")
@@ -152,11 +149,6 @@ def test_diagnose_says_how_a_trial_is_and_which_of_several_is_worst(
     assert out.index("seed 1") < out.index("seed 0")
     assert "3 trials: 1 warning, 1 note, 1 ok" in out
     assert f"For 1 trial: {advice}" in " ".join(out.split())
-    code, out, _ = esbench("diagnose", "out", "--format", "json")
-    trials = json.loads(out)["trials"]
-    found = [(trial["seed"], trial["level"]) for trial in trials]
-    assert (code, found) == (0, [(1, "warning"), (0, "note"), (2, "ok")])
-    assert trials[0]["findings"][0]["name"] == "constant_reward"
 
 
 def test_eval_counts_episodes_without_a_finite_return(esbench: Run) -> None:

@@ -107,8 +107,6 @@ def test_commands_take_it(make_trial: Make, pool: WorkerPool, esbench: Run) -> N
     keep_best(trial.folder.path, evaluate_trial(trial.folder.path, pool, 3, which="best"))
     esbench("eval", path, "--which", "best", "--generation", "9")
     assert not kept.exists()  # too few episodes, or the best of some generations
-    code, _, error = esbench("eval", path, "--which", "bset")
-    assert (code, "bset" in error) == (2, True)
 
 
 def test_a_recorded_score_is_that_of_the_same_policy(tmp_path: Path) -> None:
@@ -136,15 +134,11 @@ def test_all_trials_of_a_folder_are_scored_for_the_table(
     assert (code, f"esbench eval --all --which best {root}" in error) == (2, True)
     code, printed, error = esbench("eval", "--all", "--which", "best", root)
     assert (code, printed.count("selected"), error.count("seed-2")) == (0, 2, 1)
-    short_only = str(trial.folder.path)
-    assert esbench("eval", "--all", "--which", "best", short_only)[0] == 2
     means = [float(mean) for mean in re.findall(r"mean ([-\d.]+)", printed)]
     code, printed, _ = esbench("table", root, "--which", "best", "--format", "json")
     rows = json.loads(printed)["rows"]
     selected = [row["selected"] for row in rows if row["seeds"] == 2]
     assert selected == pytest.approx([np.mean(means)], abs=0.01)
-    assert esbench("table", root, "--which", "best", "--wide")[0] == 2
-    assert esbench("eval", "--all", "--random-policy", "CartPole-v1")[0] == 2
 
 
 def test_of_equal_centers_the_first_is_kept() -> None:

@@ -152,10 +152,8 @@ def test_actions_of_outputs(space, outputs, actions):
             )
             for wrap in (lambda space: space, lambda space: spaces.Tuple((space,)))
         ),
-        (spaces.Box(-1, 1, (0,)), "has no numbers"),
         (spaces.Tuple([spaces.Box(-1, 1, (0,))]), "has no numbers"),
         (spaces.Dict(a=PARTS[1], b=spaces.Dict({})), "has an empty Dict space"),
-        (spaces.Dict(a=PARTS[1], b=spaces.Tuple([])), "has an empty Tuple space"),
     ],
 )
 def test_a_space_that_is_no_vector_is_refused(cls, kind, space, words):

@@ -1,12 +1,10 @@
-import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_trials import learning, make_records, make_trials, write_runs, write_scores, write_trial
+from fake_trials import make_trials, write_runs, write_scores, write_trial
 
 from esbench.publish.figures.across import (
     cell_scores,
@@ -131,29 +129,3 @@ def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path
     (trial,) = make_trials(tmp_path / "a", seeds=[0], environments=["Acrobot-v1"])
     write_trial(trial)  # unfinished
     assert performance_profile(read_folder(tmp_path / "a")) is None
-
-
-@pytest.mark.parametrize("make", [target_ecdf, performance_profile])
-def test_the_figures_are_labeled_and_no_texts_overlap(
-    tmp_path: Path, make: Callable[..., Chart | None]
-) -> None:
-    for trial in make_trials(tmp_path, environments=[*BOTH]):
-        returns = learning(20, 100.0, trial.spec.seed)
-        write_trial(trial, make_records(returns), 20.0 + 30.0 * trial.spec.seed)
-    chart = make(read_folder(tmp_path))
-    assert chart is not None
-    figure = chart_drawing(chart).make()
-    figure.draw_without_rendering()
-    (axes,), (legend,) = figure.axes, figure.legends
-    assert figure.get_suptitle() == f"{chart.title}: Acrobot-v1, CartPole-v1"
-    assert (axes.get_xlabel(), axes.get_ylabel()) == (chart.x_label, chart.y_label)
-    assert axes.get_xscale() == ("log" if chart.log_x else "linear")
-    assert len([text for text in axes.get_xticklabels() if text.get_text()]) >= 3
-    assert len(axes.collections) == len(chart.places) / 2  # the band of a profile
-    assert [text.get_text() for text in legend.get_texts()] == ["openai_es (6 runs)"]
-    assert [text.get_text() for text in axes.texts] == [name for _, name in chart.places]
-    title = figure._suptitle.get_window_extent()  # type: ignore[attr-defined]
-    boxes = [title, legend.get_window_extent(), *(t.get_window_extent() for t in axes.texts)]
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    many = replace(chart, environments=["a", "b", "c", "d"])
-    assert many.heading == f"{chart.title}: 4 environments"

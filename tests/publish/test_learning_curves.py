@@ -255,8 +255,6 @@ def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
     ("panels", "size"),
     [
         (["steps"], (3.3, 2.6)),
-        (["rank"], (3.3, 2.6)),
-        (["time", "rank"], (2.5, 5.0)),
         (["steps", "time", "rank"], (5.4, 2.6)),
         (["steps", "time", "rank"], (3.3, 6.0)),
     ],
@@ -325,7 +323,6 @@ def test_a_size_is_width_and_height_in_inches(text: str) -> None:
     [
         list(STYLES),
         ["openai_es with a learning rate of 0.05, sigma 0.1 and 64 members " * 3, "ars"],
-        ["W" * 60, "ars"],
         [CJK * 24, "ars"],
     ],
 )

@@ -1,4 +1,3 @@
-import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -131,8 +130,6 @@ def test_the_summary_counts_the_sick(shown: Json) -> None:
 @pytest.mark.parametrize(
     ("scores", "best", "tied"),
     [
-        ({"openai_es": [500.0] * 5, "snes": [500.0] * 4 + [math.nan], "ars": [9.0] * 5},
-         ["CartPole-v1", "openai_es (5 seeds)", "snes (5 seeds)", "500.0"], ""),
         ({"openai_es": range(480, 488), "snes": range(478, 486), "ars": range(9, 17)},
          ["openai_es (8 seeds)", "483.5"], "snes"),
     ],
@@ -148,9 +145,6 @@ def test_the_best_are_named_with_their_score_and_seeds_and_those_tied_with_them(
     assert [fact for fact in best if fact not in named] == []
     assert tied in beside
     assert "ars" not in first
-    statuses = [trial["Status"] for cell in shown["cells"] for trial in cell["trials"]]
-    diverged = statuses.count("done, diverged")
-    assert diverged == sum(map(math.isnan, scores["snes"]))
 
 
 def test_charts_across_environments_keep_their_ends(folder: Path, shown: Json) -> None:

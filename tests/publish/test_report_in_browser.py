@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_entries import fake_suite
 from playwright.sync_api import Browser, Locator, Page
 from programs import chromium
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
 from esbench.publish.html.report import write_report
 from esbench.publish.leaderboard.board_page import render
-from esbench.publish.leaderboard.entries import read_leaderboard
 from esbench.publish.leaderboard.table import leaderboard_rows
 
 QUIET = (
@@ -21,7 +21,6 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-PUBLISHED = Path(__file__).parents[2] / "results/leaderboard"
 PHONE = {"width": 390, "height": 844}
 
 
@@ -151,7 +150,7 @@ def test_without_scripts_the_tables_are_there(browser: Browser, file: Path) -> N
 
 
 def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: Path) -> None:
-    entries = read_leaderboard(PUBLISHED)
+    entries = fake_suite("mujoco-mlp")
     hopper = [entry for entry in entries if entry.cell.environment == "Hopper-v5"]
     page_file = tmp_path / "leaderboard.html"
     page_file.write_text(render(leaderboard_rows(entries)))
