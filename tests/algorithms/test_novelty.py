@@ -6,7 +6,7 @@ import pytest
 from searches import centered_ranks, dense_noise
 
 import esbench
-from esbench.algorithms.novelty import NoveltyWeight, novelties
+from esbench.algorithms.novelty import novelties
 from esbench.algorithms.shaping import SHAPINGS
 from esbench.core.seeding import Purpose, noise_key, stream
 
@@ -149,23 +149,6 @@ def test_without_novelty_it_is_openai_es(shaping):
         population = plain.ask()
         plain.tell(population, fitness(population.members()))
         np.testing.assert_array_equal(center, plain.center)
-
-
-def test_the_schedule_of_the_weight():
-    weight = NoveltyWeight(0.0, weight_delta=0.25, weight_patience=3)
-    script = [
-        (1.0, 0.0),  # a new best: it cannot fall below 0
-        *((1.0, 0.0), (0.5, 0.0), (1.0, 0.25)),  # equal is no new best
-        *((math.nan, 0.25), (-math.inf, 0.25), (0.0, 0.5)),
-        *((0.0, 0.5), (2.0, 0.25)),  # a new best, before patience is lost
-        *((0.0, 0.25), (0.0, 0.25), (0.0, 0.5)),  # which it counts from anew
-        *[(0.0, value) for value in (0.5, 0.5, 0.75, 0.75, 0.75, 1.0, 1.0, 1.0, 1.0)],
-        *((3.0, 0.75), (4.0, 0.5), (5.0, 0.25), (6.0, 0.0), (7.0, 0.0)),
-    ]
-    for updated, expected in script:
-        weight.adapt(updated)
-        assert weight.novelty_weight == expected
-    assert weight.best == 7.0
 
 
 @pytest.mark.parametrize(

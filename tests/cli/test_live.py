@@ -125,20 +125,3 @@ def test_trials_side_by_side_have_rows_below_one_heading(tmp_path: Path) -> None
     assert [row.split("  ")[-1] for row in rows] == ["scoring 0/100", "starting"]
     end()
     assert [line[: len(first.name)] for line in screen.table()[2:]] == [second.name]
-
-
-@pytest.mark.parametrize(("steps", "warned"), [(100, False), (101, False), (112, True)])
-def test_a_budget_of_few_generations_is_named_once(
-    tmp_path: Path, steps: int, warned: bool
-) -> None:
-    screen, quiet = Screen(120, terminal=False), Screen(120, terminal=False, quiet=True)
-    silent = Screen(120, terminal=False, warns=False)
-    for trial in make_trials(tmp_path, seeds=[0, 1]):
-        screen.play(trial, [1.0, 2.0], steps)()
-        silent.play(trial, [1.0, 2.0], steps)()
-        quiet.play(trial, [1.0, 2.0], steps)()
-    lines = [line for line in screen.lines() if "CartPole-v1 openai_es: the budget buys" in line]
-    assert len(lines) == warned
-    assert all("9 generations" in line for line in lines)
-    assert len(quiet.lines()) == 2
-    assert not [line for line in silent.lines() if "buys" in line]

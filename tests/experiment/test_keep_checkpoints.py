@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run
 from fake_trials import make_records
 from searches import arrays_in
 from trainers import interrupted
@@ -152,22 +151,3 @@ def arrays(folder: TrialFolder, generation: int | None) -> list[tuple[object, ..
     found = list(arrays_in(folder.load_checkpoint(generation) or {}))
     assert len(found) > 1
     return [(a.dtype, a.shape, a.tobytes()) for a in found]
-
-
-def test_the_commands(esbench: Run) -> None:
-    run = ["run", "--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0", "--workers", "1",
-           "--env-steps", "900", "--out", "out", "--quiet", "--set", "evaluation.episodes=2",
-           "--set", "policy.hidden=[4]", "--set", "algorithms.snes.population_size=4"]  # fmt: skip
-    assert esbench(*run, "--keep", "3")[0] == 0
-    folder = TrialFolder(Path("out/CartPole-v1/snes/seed-0"))
-    first, second = folder.kept
-    code, printed, _ = esbench("eval", str(folder.path), "--generation", str(first))
-    assert (code, printed.startswith(f"generation {first}: ")) == (0, True)
-    code, printed, complaint = esbench("render", "out", "--all", "--max-steps", "3")
-    names = [f"render-{first:08d}.gif", f"render-{second:08d}.gif", "render.gif"]
-    assert (code, complaint) == (0, "")
-    for line, name, generation in zip(
-        printed.splitlines(), names, [first, second, folder.result()["generations"]], strict=True
-    ):
-        assert f"{name}: CartPole-v1, generation {generation}, " in line
-        assert (folder.path / name).stat().st_size > 100

@@ -8,7 +8,6 @@ import pytest
 import torch
 from watchers import Watcher, run
 
-from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.behaviors.behavior import Behavior, SlotView
 from esbench.experiment.run_grid import run_grid
@@ -119,18 +118,6 @@ def test_user_code_that_fails_in_a_worker_fails_its_trial_alone(
     assert run_grid(trials, pool, Watcher()) == ["failed", "failed", "done"]
     assert "the behavior of an episode is a str" in lost.folder.error()
     assert "assert len(observations) <= 9" in bad.folder.error()
-
-
-@pytest.mark.parametrize("name", ["trial.json", "checkpoint/state.json", "result.json"])
-def test_a_newer_format_stops_everything(make_trial: Make, pool: WorkerPool, name: str) -> None:
-    trial, other = make_trial(seed=0), make_trial(seed=1)
-    run(pool, trial)
-    if name.startswith("checkpoint"):
-        (trial.folder.path / "result.json").unlink()
-    (trial.folder.path / name).write_text('{"format": 99}')
-    with pytest.raises(UsageError, match="format 99 .*expected format 2"):
-        run(pool, trial, other)
-    assert other.folder.status == "missing"
 
 
 def test_a_stopped_trial_killed_while_it_was_scored_is_not_trained_further(

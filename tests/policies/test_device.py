@@ -63,13 +63,6 @@ def test_outputs_are_numpys_within_the_tolerance(
     npt.assert_allclose(ours.forward(rows[:2]), expected[:2], atol=TOLERANCE * largest, rtol=0)
 
 
-def test_what_an_idle_slot_is_shown_does_not_matter(device: Device) -> None:
-    batch, rows = three_members(device), frames(3)
-    outputs = batch.forward(rows)
-    rows[1] = np.nan
-    npt.assert_array_equal(batch.forward(rows, [0, 2])[[0, 2]], outputs[[0, 2]])
-
-
 def test_an_observation_that_is_not_a_number_is_not_hidden(device: Device) -> None:
     batch, rows = three_members(device), frames(3)
     outputs = batch.forward(rows)

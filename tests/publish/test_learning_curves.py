@@ -8,18 +8,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from fake_trials import edit, learning, make_records, make_trials, write_runs, write_trial
+from fake_trials import learning, make_records, make_trials, write_runs, write_trial
 from matplotlib.figure import Figure
 
 from esbench.core.errors import UsageError
-from esbench.core.units import format_duration
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.publish.figures.draw_charts import charts_drawing
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
 from esbench.publish.figures.learning_curves import Panel, learning_charts
 from esbench.publish.figures.style import STYLES, assign_styles
 from esbench.publish.figures.write_figures import draw, drawings
-from esbench.publish.tables.score_table import score_table
 from esbench.results.sources import read_folder
 
 NO_SCORES = Scores()
@@ -73,13 +71,6 @@ def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in written if path.suffix == ".png")
     for path in written[1::2]:
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
-
-
-def test_environment_names_with_a_slash_make_one_file(tmp_path: Path) -> None:
-    write_learning(tmp_path)
-    edit(tmp_path, "trial.json", lambda content: content["labels"].update(environment="ALE/Pong"))
-    names = [path.name for path in draw(tmp_path, tmp_path / "out")]
-    assert names == ["ALE_Pong.png", "ALE_Pong.svg", "ecdf.png", "ecdf.svg"]
 
 
 def test_equal_trials_give_equal_bytes_whatever_the_settings_of_matplotlib(tmp_path: Path) -> None:
@@ -192,31 +183,6 @@ def heights(figure: Figure, values: Sequence[float]) -> list[float]:
     axes = figure.axes[0]
     pixels = axes.transData.transform([(0.0, value) for value in values])
     return [float(y) for _, y in axes.transAxes.inverted().transform(pixels)]
-
-
-def test_the_axes_end_where_the_table_says(tmp_path: Path) -> None:
-    for trial, seconds in zip(make_trials(tmp_path, seeds=[0, 1]), (20.0, 40.0), strict=True):
-        records = make_records([1, 2, 3, 4], seconds=seconds)
-        write_trial(trial, records, 4.0, wall_time_s=4 * seconds)
-    (row,) = score_table(tmp_path)
-    assert format_duration(row.mean_cost("wall_time_s")) == "2 min 0 s"
-    steps, seconds_axes, _ = draw_figure(tmp_path).axes
-    assert steps.get_xlim()[1] == pytest.approx(1.02 * row.env_steps)
-    assert seconds_axes.get_xlabel() == "wall-clock time (min)"
-    assert seconds_axes.get_xlim()[1] == pytest.approx(1.02 * 2)
-
-
-@pytest.mark.parametrize(("slower", "scale"), [(9, "linear"), (10, "log")])
-def test_times_are_logarithmic_where_one_row_takes_ten_times_as_long(
-    tmp_path: Path, slower: int, scale: str
-) -> None:
-    fast, slow = make_trials(tmp_path, seeds=[0], algorithms=["snes", "openai_es"])
-    write_trial(fast, make_records([1, 2, 3, 4], seconds=1), 4.0)
-    write_trial(slow, make_records([1, 2, 3, 4], seconds=slower), 4.0)
-    steps, seconds, _ = draw_figure(tmp_path).axes
-    assert (steps.get_xscale(), seconds.get_xscale()) == ("linear", scale)
-    low, high = seconds.get_xlim()
-    assert all(low <= line.get_xdata()[-1] <= high for line in seconds.lines[:2])
 
 
 def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -> None:

@@ -5,21 +5,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.testing as npt
 import pytest
 from command_line import Run
-from fake_trials import make_records, make_trials, write_runs, write_scores, write_trial
+from fake_trials import write_runs, write_scores
 from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_folder
 
 from esbench.core.json_text import Json
-from esbench.publish.figures.across import performance_profile, target_ecdf
 from esbench.publish.figures.style import STYLES
 from esbench.publish.html.charts import HEALTH_MEASURES
 from esbench.publish.html.plotly_chart import DASHES
 from esbench.publish.html.report import render, report_contents, write_report
 from esbench.publish.tables.score_table import score_table, sheet
-from esbench.results.sources import read_folder
 from esbench.results.statistics.generations import uniform_curve_band
 
 
@@ -147,31 +143,11 @@ def test_the_best_are_named_with_their_score_and_seeds_and_those_tied_with_them(
     assert "ars" not in first
 
 
-def test_charts_across_environments_keep_their_ends(folder: Path, shown: Json) -> None:
-    found = read_folder(folder)
-    for chart, make in zip(shown["charts"], (target_ecdf, performance_profile), strict=True):
-        wanted = make(found)
-        assert wanted is not None
-        for line, curve in zip(curves(chart["figure"]), wanted.curves, strict=True):
-            assert line["name"] == curve.label
-            npt.assert_allclose(np.array(line["x"])[[0, -1]], curve.x[[0, -1]], rtol=1e-4)
-            npt.assert_allclose(np.array(line["y"])[[0, -1]], curve.y[[0, -1]], atol=1e-4)
-
-
 def test_the_band_of_chance_is_that_of_the_ranked_cells(tmp_path: Path) -> None:
     write_runs(tmp_path, [[1.0] * 75] * 4, 1.0)
     (environment,) = report_contents(tmp_path)["environments"]
     (band,) = environment["learning"][2]["figure"]["layout"]["shapes"]
     assert (band["y0"], band["y1"]) == uniform_curve_band(10, 4, 3)  # 75 generations in 25 points
-
-
-def test_one_generation_gives_no_chart(tmp_path: Path) -> None:
-    (trial,) = make_trials(tmp_path, seeds=[0])
-    write_trial(trial, make_records([1.0]))
-    shown = report_contents(tmp_path)
-    (environment,) = shown["environments"]
-    assert environment == {"name": "CartPole-v1", "sweeps": [], "learning": [], "health": []}
-    assert 'class="plot"' not in render(shown)
 
 
 def test_the_command_says_where_it_is(esbench: Run, tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import files, python
+from command_line import python
 from fake_trials import make_records
 from watchers import run
 
-import esbench.store.trial_folder as store
 from esbench.core.errors import UsageError
 from esbench.core.files import read_bytes
 from esbench.engine.worker_pool import WorkerPool
@@ -178,20 +177,6 @@ def test_a_crash_while_a_checkpoint_is_written_leaves_the_one_before(
     np.testing.assert_array_equal(checkpointed(saved)["algorithm"]["x"], np.arange(3.0))
     saved.checkpoint(new)
     assert len(list((saved.path / "checkpoint").glob("*.safetensors"))) == 1
-
-
-def test_there_is_no_pickle_and_running_again_changes_nothing(
-    make_trial: Make, pool: WorkerPool
-) -> None:
-    trial = make_trial()
-    run(pool, trial)
-    before = files(trial.folder.path)
-    assert run(pool, trial)[0][0] == "skipped"
-    assert files(trial.folder.path) == before
-    kinds = {path.name.partition(".")[2] for path in before}
-    assert kinds == {"json", "jsonl", "safetensors", "txt", ""}
-    source = "".join(path.read_text() for path in Path(store.__file__).parent.rglob("*.py"))
-    assert not [word for word in ("import pickle", "torch.load", "torch.save") if word in source]
 
 
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(

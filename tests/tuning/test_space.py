@@ -8,7 +8,7 @@ from fake_search import GRID
 
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import UsageError
-from esbench.core.search_space import SettingSpace, declared_space
+from esbench.core.search_space import SettingSpace
 from esbench.grids.expand import expand, with_settings
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import TrialSpec
@@ -45,14 +45,6 @@ def test_every_corner_of_a_declared_space_is_a_valid_trial(name: str) -> None:
         values = {k: v for k, v in corner.items() if space[k].is_active({**known, **corner})}
         found = values_of(with_settings(spec, nested(values), "test").algorithm.settings)
         assert {key: found[key] for key in values} == values
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_defaults_that_are_set_lie_in_the_space(name: str) -> None:
-    known = values_of(spec_of(name).algorithm.settings)
-    space = declared_space(ALGORITHMS.get(name).Settings)
-    outside = {k: known[k] for k, s in space.items() if known.get(k) and not s.contains(known[k])}
-    assert not outside
 
 
 def test_a_setting_displaces_its_alternatives_and_decides_about_normalization() -> None:
