@@ -2,6 +2,7 @@ from .agents.agent import check_agent, register_agent
 from .algorithms.algorithm_checker import check_algorithm
 from .algorithms.base import Algorithm, register_algorithm
 from .app.api import (
+    check_environment,
     list_agents,
     list_algorithms,
     list_environments,
@@ -52,7 +53,6 @@ from .environments.behaviors.behavior import (
     Behavior,
     register_behavior,
 )
-from .environments.episode_check import check_environment
 from .experiment.watchers import (
     Stop,
     TargetReturn,

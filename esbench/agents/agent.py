@@ -25,6 +25,7 @@ from esbench.core.errors import (
     error_text,
     require_keywords,
 )
+from esbench.core.generators import GeneratorWatch, shared_generators
 from esbench.core.registry import Registry, import_object
 from esbench.core.settings import Count, TrainerSettings, parse
 
@@ -260,12 +261,21 @@ def check_agent(cls: type, env: str = "CartPole-v1", env_steps: int = 500, **set
             "subclass of esbench.agents.agent.Agent"
         )
     typed = parse(agent_settings(cls), settings, f"check_agent({name})")
-    first, second = (_actions(cls, name, typed, env, env_steps) for _ in range(2))
+    watch = GeneratorWatch(shared_generators())
+    first = _actions(cls, name, typed, env, env_steps)
+    drawn = watch.drawn()
+    second = _actions(cls, name, typed, env, env_steps)
     if any(not np.array_equal(*pair) for pair in zip(first, second, strict=True)):
         raise TrainingError(
             f"{name} chose other actions when it was trained again; expected that its random "
             "numbers depend on the seed alone"
         )
+    for generator, state in watch.drawn().items():
+        if drawn.get(generator) != state:
+            raise TrainingError(
+                f"{name} draws from the generator {generator} and does not seed it; expected that "
+                "its random numbers depend on the seed alone"
+            )
 
 
 def _actions(cls: Any, name: str, settings: Any, env: str, env_steps: int) -> list[Any]:

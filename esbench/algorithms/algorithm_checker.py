@@ -20,6 +20,7 @@ from esbench.core.errors import (
     error_text,
     shown,
 )
+from esbench.core.generators import GeneratorWatch, shared_generators
 from esbench.core.population import Population
 from esbench.core.settings import parse
 
@@ -75,22 +76,37 @@ def check_search(
         size = one_each or NUM_PARAMS
         shapes = ((size,),)
     restart = np.zeros(size) if knows_start else np.ones(size)
+    watch = GeneratorWatch(shared_generators())
     with as_training_errors():
-        algorithm = cls(settings, np.zeros(size), SEED, shapes)
-        for told in range(TELLS):
-            if algorithm.population_size > MOST_MEMBERS:
-                return
-            population = algorithm._ask()
-            members = _members(cls, population, size)
-            twin = _restored(algorithm, restart) if told in RESTORED else None
-            if twin is not None:
-                _require_same_plan(algorithm, twin, members)
-            returns, behaviors = -np.sum((members - 1.0) ** 2, axis=1), members[:, :2]
-            algorithm.tell(population, returns, behaviors)
-            _require_valid(algorithm, size, len(members))
-            if twin is not None:
-                twin.tell(twin.ask(), returns, behaviors)
-                _require_same_state(algorithm, twin)
+        _try(cls, settings, shapes, restart)
+        if drawn := watch.drawn():
+            _try(cls, settings, shapes, restart)
+            if watch.drawn() != drawn:  # it does not seed them itself
+                raise TrainingError(
+                    f"{cls.__name__} draws from the generator {next(iter(drawn))}, which other "
+                    "code uses too; expected random numbers that depend on the seed alone"
+                )
+
+
+def _try(
+    cls: type[Algorithm[Any]], settings: AlgorithmSettings, shapes: Shapes, restart: Vector
+) -> None:
+    size = len(restart)
+    algorithm = cls(settings, np.zeros(size), SEED, shapes)
+    for told in range(TELLS):
+        if algorithm.population_size > MOST_MEMBERS:
+            return
+        population = algorithm._ask()
+        members = _members(cls, population, size)
+        twin = _restored(algorithm, restart) if told in RESTORED else None
+        if twin is not None:
+            _require_same_plan(algorithm, twin, members)
+        returns, behaviors = -np.sum((members - 1.0) ** 2, axis=1), members[:, :2]
+        algorithm.tell(population, returns, behaviors)
+        _require_valid(algorithm, size, len(members))
+        if twin is not None:
+            twin.tell(twin.ask(), returns, behaviors)
+            _require_same_state(algorithm, twin)
 
 
 def _members(cls: type, population: object, num_params: int) -> Matrix:

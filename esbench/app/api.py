@@ -24,6 +24,7 @@ from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trainers import is_agent
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.policies.policy import POLICIES
 
 MOST_SEED: Final = 2**64  # of a search without a trial
@@ -237,3 +238,31 @@ def make_trainer(
 def _named(kind: str, value: Any) -> Any:
     """The import name of a class; other values as they are."""
     return import_name(kind, value) if isinstance(value, type) else value
+
+
+def check_environment(
+    name: str, kwargs: Table | None = None, wrappers: Sequence[Table] = ()
+) -> None:
+    """Check an environment as training does, and say in one sentence what is wrong.
+
+    It must be made from its name, return values that are in its spaces, end its episodes, and
+    depend on nothing but the seed and the actions of an episode. Two worker processes play it.
+
+    Args:
+        name: a name of Gymnasium, such as "mine:Mine-v0" for one that ``mine.py`` registers.
+        kwargs: arguments of the environment.
+        wrappers: tables as in a grid, such as ``{"wrapper": "mine:Reward", "scale": 2.0}``.
+
+    Raises:
+        UsageError: the environment cannot be made, or its spaces, values or episodes are refused.
+
+    >>> check_environment("CartPole-v1")
+    """
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.environments.episode_check import check_values
+
+    table = {"id": name, "kwargs": kwargs or {}, "wrappers": list(wrappers)}
+    environment = parse(EnvironmentSpec, table, f"environment {name}")
+    with WorkerPool(2) as pool:
+        pool.ask([check_values], environment)
+        pool.check(environment)

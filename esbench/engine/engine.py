@@ -16,7 +16,15 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, final
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Episodes, Job, Task
 from esbench.engine.setup import Setup
-from esbench.environments.episode_check import bounds_without_zero, check_episodes, is_deterministic
+from esbench.environments.episode_check import (
+    bounds_without_zero,
+    check_episodes,
+    fingerprint,
+    is_deterministic,
+    require_equal_processes,
+)
+from esbench.environments.make_environment import Wrappers
+from esbench.grids.environment_files import is_proven
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 
@@ -121,20 +129,8 @@ class Cluster(Nodes):
         """Pickle a value for ``Node.call``; a large one is stored once for all nodes."""
 
 
-Question: TypeAlias = Callable[[EnvironmentSpec], Any]
-"""A function of an environment that a worker calls; its output is dropped."""
-
-
-def check_environment(spec: EnvironmentSpec) -> str | None:
-    """Check the episodes of an environment; returns a warning if there is one."""
-    given = spec.id, spec.kwargs, spec.wrappers
-    check_episodes(*given)
-    return bounds_without_zero(*given)
-
-
-def ignores_seeds(spec: EnvironmentSpec) -> bool | None:
-    """Whether seeds make no difference to episodes; None if the environment fails."""
-    return is_deterministic(spec.id, spec.kwargs, spec.wrappers)
+Question: TypeAlias = Callable[[str, dict[str, Any], Wrappers], Any]
+"""A function of an environment, its kwargs and its wrappers; its output is dropped."""
 
 
 class Engine(ABC):
@@ -156,7 +152,7 @@ class Engine(ABC):
         self.slots = slots
         self.cpu_time_s = 0.0
         self.watch = Stopwatch()
-        self._answers: list[tuple[Question, EnvironmentSpec, Any]] = []
+        self._answers: list[tuple[Sequence[Question], EnvironmentSpec, list[Any]]] = []
         self.progress: Callable[[int, int], None] | None = None
         self.notice: Callable[[str], None] = logging.getLogger("esbench").warning
 
@@ -212,15 +208,20 @@ class Engine(ABC):
 
     @final
     def check(self, environment: EnvironmentSpec) -> None:
-        """Let one worker check the episodes of an environment, once per engine.
+        """Let workers check the episodes of an environment, once per engine.
 
-        Returns without an error if the worker dies, because training then reports it.
+        The episodes of two processes are compared, except for an environment of ``envs/``. Returns
+        without an error if a worker dies, because training then reports it.
 
         Raises:
             UsageError: episodes do not end, or depend on more than their seeds.
         """
+        prints = [] if is_proven(environment) else self._ask_once([fingerprint] * 2, environment)
         known = len(self._answers)
-        warning = self._ask_once(check_environment, environment)
+        self._ask_once([check_episodes], environment)
+        (warning,) = self._ask_once([bounds_without_zero], environment)
+        if all(prints):
+            require_equal_processes(environment.id, *prints)
         if warning and len(self._answers) > known:
             self.notice(warning)
 
@@ -230,24 +231,25 @@ class Engine(ABC):
 
         None if the environment fails or the worker dies.
         """
-        found: bool | None = self._ask_once(ignores_seeds, environment)
+        found: bool | None
+        (found,) = self._ask_once([is_deterministic], environment)
         return found
 
     @final
-    def _ask_once(self, function: Question, environment: EnvironmentSpec) -> Any:
-        for asked, about, value in self._answers:
-            if (asked, about) == (function, environment):
-                return value
-        value = self.ask(function, environment)
-        self._answers.append((function, environment, value))
-        return value
+    def _ask_once(self, questions: Sequence[Question], environment: EnvironmentSpec) -> list[Any]:
+        for asked, about, values in self._answers:
+            if (asked, about) == (questions, environment):
+                return values
+        values = self.ask(questions, environment)
+        self._answers.append((questions, environment, values))
+        return values
 
     @abstractmethod
-    def ask(self, function: Question, environment: EnvironmentSpec) -> Any:
-        """What a worker that plays nothing answers; None if it died.
+    def ask(self, questions: Sequence[Question], environment: EnvironmentSpec) -> list[Any]:
+        """What processes that play nothing answer, one for each question; None if it died.
 
         Raises:
-            UsageError: the function has raised an exception.
+            UsageError: a function has raised an exception.
         """
 
     @abstractmethod

@@ -8,6 +8,7 @@ this to move the last episodes to the first slots, and to share episodes.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, final
@@ -17,13 +18,14 @@ import numpy.typing as npt
 
 from esbench.core.arrays import Vector
 from esbench.core.errors import UserCodeError
+from esbench.core.generators import GeneratorWatch
 from esbench.engine.engine import Stopwatch
 from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task
 from esbench.engine.setup import Setup
 from esbench.environments.backends.backend import MovableBackend
 from esbench.environments.behaviors.behavior import Behavior, SlotView, behavior_vector
 from esbench.environments.episode_check import LONGEST, no_time_limit
-from esbench.environments.make_environment import has_time_limit
+from esbench.environments.make_environment import has_time_limit, make_environment
 from esbench.policies.normalization import Moments
 from esbench.policies.policy import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.spaces import Actions, Observations
@@ -82,6 +84,7 @@ class Player:
         self.watch = Stopwatch()
         self._behaviors: list[Behavior] = []  # one per slot, made when first needed
         environment = setup.environment
+        self._watch: GeneratorWatch | None = GeneratorWatch()
         self._can_go_on = not has_time_limit(environment.id, environment.kwargs)
         self._views = [SlotView(self.backend, slot) for slot in range(slots)]
 
@@ -100,6 +103,8 @@ class Player:
             self.backend.retire(slot)
         if job.characterize:
             self.backend.expose()
+        if self._watch is not None:
+            self._watch = GeneratorWatch()
 
     def add(self, episodes: Sequence[Task | Suspended]) -> None:
         """Queue episodes to begin or to continue."""
@@ -137,6 +142,24 @@ class Player:
             if 2 * self._running <= self._used and self._mover is not None:
                 self._close_ranks()
             return self._step()
+
+    def require_no_draws(self) -> None:
+        """Raises UserCodeError if the steps of a job have drawn from a global generator.
+
+        A new environment may: the check before training has seen that its seed determines them.
+        """
+        if self._watch is None or not (drawn := self._watch.drawn()):
+            return
+        own, self._watch = self._setup.environment, GeneratorWatch()
+        with contextlib.closing(make_environment(own.id, own.kwargs, own.wrappers)) as env:
+            env.reset(seed=0)
+        if not self._watch.drawn():
+            raise UserCodeError(
+                f"the generator {next(iter(drawn))} was drawn from while environment {own.id!r} "
+                "was played, so results would depend on the number of workers; expected random "
+                "numbers from self.np_random in an environment, and none in a network"
+            )
+        self._watch = None
 
     def close(self) -> None:
         """Close the environments."""

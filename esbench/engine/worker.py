@@ -124,7 +124,8 @@ def worker_main(parent: Parent) -> None:
                     parent.send(Ready(player.slots))
                 case Ask(function, environment):
                     _redirect_output(os.devnull)
-                    parent.send(Answer(function(environment)))
+                    given = environment.id, environment.kwargs, environment.wrappers
+                    parent.send(Answer(function(*given)))
                 case Begin() if player is not None:
                     player.begin(message.job, message.width)
                 case Work() if player is not None:
@@ -178,6 +179,7 @@ def _play(player: Player, episodes: Sequence[Task | Suspended], parent: Parent) 
                     return
                 case message:
                     raise AssertionError(f"{message} arrived before the last job ended")
+    player.require_no_draws()
     if results or not asked:
         report(0 if asked else player.free)
 

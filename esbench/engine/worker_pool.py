@@ -239,27 +239,38 @@ class WorkerPool(Engine):
         for worker in [w for w in self._workers if w.free and self._pending]:
             self._give(worker, portion(len(self._pending), self.size, max(worker.free, PREFETCH)))
 
-    def ask(self, function: Question, environment: EnvironmentSpec) -> Any:
+    def ask(self, questions: Sequence[Question], environment: EnvironmentSpec) -> list[Any]:
         """As the base class says; a worker that has died is replaced."""
+        extra: list[_Worker] = []
         try:
             self._halt()
-            self._configuration = None  # the log of the first worker becomes another one
+            self._configuration = None  # the log of these workers becomes another one
             self.start()
-            child = self._workers[0].child
-            child.send(Ask(function, environment))
-            while not isinstance(message := child.receive(), Answer | EsbenchError | None):
-                if isinstance(message, Ready):  # it was replaced after its last episode
-                    self._workers[0].loading -= 1
-            if isinstance(message, EsbenchError):
-                raise UsageError(str(message))
-            if message is None:
-                child.require_guard()
-                self._workers[0] = self._start()
-                end([child])
+            while len(self._workers) + len(extra) < len(questions):
+                extra.append(self._start())
+            asked = [*self._workers, *extra][: len(questions)]
+            for worker, question in zip(asked, questions, strict=True):
+                worker.child.send(Ask(question, environment))
+            return [self._answer(worker) for worker in asked]
         except BaseException:
             self.close()
             raise
-        return None if message is None else message.value
+        finally:
+            end([worker.child for worker in extra])
+
+    def _answer(self, worker: _Worker) -> Any:
+        while not isinstance(message := worker.child.receive(), Answer | EsbenchError | None):
+            if isinstance(message, Ready):  # it was replaced after its last episode
+                worker.loading -= 1
+        if isinstance(message, EsbenchError):
+            raise UsageError(str(message))
+        if message is not None:
+            return message.value
+        worker.child.require_guard()
+        if worker in self._workers:
+            self._workers[self._workers.index(worker)] = self._start()
+            end([worker.child])
+        return None
 
     def _halt(self) -> None:
         """Stop workers that still play episodes of a job that has ended without them."""

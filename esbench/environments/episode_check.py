@@ -2,7 +2,10 @@
 
 One instance plays a few episodes. A fresh one plays an episode, and the first one repeats it with
 the same seed and actions while the fresh one plays another. If the two differ, results would depend
-on how episodes are distributed over workers.
+on how episodes are distributed over workers. What is compared includes the states of all random
+generators that an episode has drawn from, which differ however rare the effect of a draw is.
+
+Episodes of a fresh process are compared likewise: a module may draw a map when it is imported.
 
 If their seed makes no difference either, the environment is deterministic: all episodes of a policy
 are the same one.
@@ -13,9 +16,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
-from itertools import islice, takewhile, zip_longest
+from itertools import count, islice, takewhile, zip_longest
 from typing import Any, Final, SupportsFloat, TypeAlias, TypeVar
 
 import gymnasium
@@ -31,13 +35,13 @@ from esbench.core.errors import (
     location,
 )
 from esbench.core.flat_spaces import nested, packed, require_flat
-from esbench.core.settings import Table, parse
+from esbench.core.generators import GeneratorWatch, Named, shared_generators
 from esbench.core.units import counted
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make_environment import (
     Wrappers,
-    WrapperSettings,
     has_time_limit,
+    import_classes,
     make_environment,
 )
 
@@ -52,7 +56,6 @@ LONGEST: Final = 100_000  # likewise, in training and scoring
 PATIENCE: Final = 10.0  # seconds for them
 PAIRS: Final = 10  # of episodes with two seeds; short ones may be equal by chance
 PAIRED_STEPS: Final = 1000  # of all pairs
-PARTS: Final = ("observation", "reward", "termination", "truncation")
 NEW_INSTANCE: Final = "esbench.environments.wrappers:NewInstance"
 REMEDIES: Final = {
     "NormalizeObservation": "remove it and set policy.normalize_observations = true",
@@ -62,46 +65,8 @@ REMEDIES: Final = {
 Environment: TypeAlias = gymnasium.Env[Any, Any]
 Make: TypeAlias = Callable[[], Environment]
 _Item = TypeVar("_Item")
-Step: TypeAlias = tuple[int, bytes, bool, bool]  # the observation as a hash, then as ``PARTS``
-
-
-def check_environment(
-    name: str, kwargs: Table | None = None, wrappers: Sequence[Table] = ()
-) -> None:
-    """Check an environment as training does, and say in one sentence what is wrong.
-
-    It must be made from its name, return values that are in its spaces, end its episodes, and
-    depend on nothing but the seed and the actions of an episode.
-
-    Args:
-        name: a name of Gymnasium, such as "mine:Mine-v0" for one that ``mine.py`` registers.
-        kwargs: arguments of the environment.
-        wrappers: tables as in a grid, such as ``{"wrapper": "mine:Reward", "scale": 2.0}``.
-
-    Raises:
-        UsageError: the environment cannot be made, or its spaces or episodes are refused.
-        TrainingError: it returned something that is not in its spaces.
-
-    >>> check_environment("CartPole-v1")
-    """
-    arguments = kwargs or {}
-    settings = tuple(parse(WrapperSettings, each, f"wrapper of {name}") for each in wrappers)
-    with contextlib.closing(GymnasiumBackend(name, arguments, 1, settings)) as backend:
-        actions = backend.single_action_space
-        require_flat(backend.single_observation_space, name, "observation")
-        require_flat(actions, name, "action")
-        check_episodes(name, arguments, settings)
-        try:
-            backend.start(0, SEED)
-            for _ in range(FIRST):
-                if backend.live[0]:
-                    backend.step(packed([actions.sample()], actions))
-        except EsbenchError:
-            raise
-        except USER_CODE_ERRORS as error:
-            raise UserCodeError(
-                f"environment {name!r} failed: {error_text(error)}{location(error)}"
-            ) from error
+Step: TypeAlias = dict[str, Any]
+"""What is compared, by its name in messages; a number stands for a long value."""
 
 
 def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
@@ -128,6 +93,57 @@ def check_episodes(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -
             )
     if fault:
         raise UsageError(fault)
+
+
+def check_values(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> None:
+    """Refuse an environment whose first steps fail or return values outside of its spaces."""
+    with contextlib.closing(GymnasiumBackend(name, kwargs, 1, wrappers)) as backend:
+        actions = backend.single_action_space
+        require_flat(backend.single_observation_space, name, "observation")
+        require_flat(actions, name, "action")
+        try:
+            backend.start(0, SEED)
+            for _ in range(FIRST):
+                if backend.live[0]:
+                    backend.step(packed([actions.sample()], actions))
+        except EsbenchError:
+            raise
+        except USER_CODE_ERRORS as error:
+            raise UserCodeError(
+                f"environment {name!r} failed: {error_text(error)}{location(error)}"
+            ) from error
+
+
+def fingerprint(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> list[Step]:
+    """What must be the same in every process: what an import draws, arguments and some episodes.
+
+    Ends where the environment fails.
+    """
+    found = list[Step]()
+    with contextlib.suppress(*USER_CODE_ERRORS):
+        watch = GeneratorWatch()
+        registered = import_classes(name, wrappers)
+        drawn = watch.drawn()
+        found.append({f"{_state_of(each)} after an import": drawn[each] for each in drawn})
+        arguments = {f"the argument {key!r}": value for key, value in registered.items()}
+        found.append({what: _content(value) for what, value in arguments.items()})
+        with contextlib.closing(make_environment(name, kwargs, wrappers)) as env:
+            shared = shared_generators()
+            steps = (step for seed in count(SEED) for step in _watched(env, seed, shared))
+            found += _limited(steps, STEPS, SECONDS)
+    return found
+
+
+def require_equal_processes(name: str, one: list[Step], other: list[Step]) -> None:
+    """Refuse an environment with two fingerprints; UsageError says where they differ."""
+    for mine, theirs in zip(one, other, strict=False):
+        if what := _apart(mine, theirs):
+            raise UsageError(
+                f"environment {name!r} differs between two processes: with one seed and the same "
+                f"actions, {what} is another one, so results would depend on the number of "
+                "workers; expected no random numbers while modules are imported, and nothing that "
+                "depends on hash(), id(), the process or the time"
+            )
 
 
 def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> str | None:
@@ -199,7 +215,7 @@ def _without_rewards(name: str, make: Make) -> str:
     """The fault of an environment whose first rewards are not numbers, if it has it."""
     with contextlib.closing(make()) as env:
         steps = islice(_limited(_episode(env, SEED), FIRST + 1, SECONDS), 1, None)
-        rewards = [np.frombuffer(reward) for _, reward, _, _ in steps]
+        rewards = [np.frombuffer(step["the reward"]) for step in steps]
     if not rewards or np.isfinite(rewards).any():
         return ""
     return (
@@ -259,30 +275,36 @@ def _difference(
     """
     with contextlib.closing(make()) as first, contextlib.closing(make()) as second:
         used, new = (_layers(env)[depth] for env in (first, second))
+        shared = shared_generators()
         before = (step for seed in seeds for step in _episode(used, seed))
         for _ in _limited(before, STEPS, SECONDS):
             pass
-        expected = list(_limited(_episode(new, SEED), STEPS, SECONDS))
+        expected = list(_limited(_watched(new, SEED, shared), STEPS, SECONDS))
         other = _episode(new, BESIDE) if beside else iter(())
         next(other, None)
-        for number, (then, now) in enumerate(zip(expected, _episode(used, SEED), strict=False)):
+        again = _watched(used, SEED, shared)
+        for number, (then, now) in enumerate(zip(expected, again, strict=False)):
             next(other, None)
-            for part, mine, theirs in zip(PARTS, then, now, strict=True):
-                if mine != theirs:
-                    return f"with one seed, the {part} of step {number} differs"
+            if what := _apart(then, now):
+                return f"with one seed, {what} of step {number} differs"
     return ""
 
 
+def _apart(one: Step, other: Step) -> str:
+    """What differs between two steps; empty if nothing does."""
+    return next((what for what in {**one, **other} if one.get(what) != other.get(what)), "")
+
+
 def _content(value: Any) -> Hashable:
-    """The content of an observation, as a value whose hash depends on nothing else."""
+    """A value of any space without addresses; a number stands for the content of an array."""
     if isinstance(value, Mapping):
-        return tuple((key, _content(value[key])) for key in sorted(value, key=repr))
+        return tuple((repr(key), _content(value[key])) for key in sorted(value, key=repr))
     if isinstance(value, tuple | list):
         return tuple(map(_content, value))
     array = np.asarray(value)
     if array.dtype.hasobject:  # its bytes are addresses
         return type(value).__name__
-    return array.dtype.str, array.shape, array.tobytes()
+    return array.dtype.str, array.shape, zlib.crc32(array.tobytes())
 
 
 def _layers(env: Environment) -> list[Environment]:
@@ -296,6 +318,17 @@ def _layers(env: Environment) -> list[Environment]:
 def _limited(steps: Iterator[_Item], most: int, seconds: float) -> Iterator[_Item]:
     deadline = time.monotonic() + seconds
     return takewhile(lambda _: time.monotonic() < deadline, islice(steps, most))
+
+
+def _watched(env: Environment, seed: int, shared: Named) -> Iterator[Step]:
+    """As ``_episode``, with the states of the generators that it has drawn from."""
+    watch = GeneratorWatch(shared, lambda: reversed(_layers(env)))
+    for step in _episode(env, seed):
+        yield {_state_of(name): state for name, state in watch.drawn().items()} | step
+
+
+def _state_of(generator: str) -> str:
+    return f"the state of the generator {generator}"
 
 
 def _episode(
@@ -313,8 +346,12 @@ def _episode(
     while True:
         if reward is None:  # NumPy makes it NaN
             raise TypeError("the reward is None; expected a number")
-        earned = np.float64(reward).tobytes()
-        yield hash(_content(observation)), earned, bool(terminated), bool(truncated)
+        yield {
+            "the observation": _content(observation),
+            "the reward": np.float64(reward).tobytes(),
+            "the termination": bool(terminated),
+            "the truncation": bool(truncated),
+        }
         if terminated or truncated:
             return
         observation, reward, terminated, truncated, _ = env.step(action)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias, final
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from pydantic import ConfigDict
 
 import esbench.environments.registration  # noqa: F401  # ours become known
@@ -126,6 +126,18 @@ def registered(environment_id: str) -> EnvSpec | None:
         return gymnasium.spec(name)
     except USER_CODE_ERRORS:  # reported when the environment is made
         return None
+
+
+def import_classes(environment_id: str, wrappers: Wrappers) -> dict[str, Any]:
+    """Import an environment and its wrappers; returns the arguments it is registered with."""
+    spec = registered(environment_id)
+    if spec is None:
+        return {}
+    if isinstance(spec.entry_point, str):
+        load_env_creator(spec.entry_point)
+    for settings in wrappers:
+        import_object("wrapper", settings.wrapper)
+    return spec.kwargs
 
 
 def has_time_limit(environment_id: str, kwargs: dict[str, Any]) -> bool:

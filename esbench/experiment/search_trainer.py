@@ -30,6 +30,7 @@ from esbench.experiment.final_policy import BestCenter, HeldOutScore, Validation
 from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trainer import Ended, Progress, Recorder, Trainer
 from esbench.experiment.watchers import Stop
+from esbench.grids.environment_files import is_proven
 from esbench.grids.trial_spec import TrialSpec, differences
 from esbench.policies.policy import Policy
 from esbench.policies.policy_check import check_own
@@ -81,7 +82,8 @@ class SearchTrainer(Trainer):
         validation = spec.evaluation.validation
         if validation is not None:
             self._validation = Validation(validation)
-        self._needs_check = self._evaluator.setup.backend_name == GYMNASIUM
+        is_fast = self._evaluator.setup.backend_name != GYMNASIUM
+        self._needs_check = not (is_fast and is_proven(spec.environment))
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
 
     def _require_same_policy(self, source: SearchTrainer) -> None:

@@ -264,6 +264,12 @@ def frozen_scores(environment: Table) -> Scores:
     return file.scores if file.describes(environment) else Scores()
 
 
+def is_proven(environment: EnvironmentSpec) -> bool:
+    """Whether an environment is one of ``envs/``, with its own wrappers: tests have played it."""
+    known = environment.id in _paths(folder())
+    return known and environment.wrappers == load_environment(environment.id).wrappers
+
+
 def environment_kind(name: str) -> Kind:
     """The kind of an environment; "environment" if it has no file."""
     return load_environment(name).kind if name in environment_names() else "environment"

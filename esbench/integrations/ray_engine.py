@@ -117,10 +117,10 @@ class RayEngine(Engine):
             self._coordinator.configure(*wanted)
         self._wanted = wanted
 
-    def ask(self, function: Question, environment: EnvironmentSpec) -> Any:
-        """What a worker on this machine answers."""
+    def ask(self, questions: Sequence[Question], environment: EnvironmentSpec) -> list[Any]:
+        """What workers on this machine answer."""
         self._checker = self._checker or WorkerPool(1)
-        return self._checker.ask(function, environment)
+        return self._checker.ask(questions, environment)
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:
         """Play every task once and return the results in task order."""

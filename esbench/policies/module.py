@@ -78,7 +78,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
                     "normalize_observations = true"
                 )
             self._images = Images(self.shape, pixels)
-        module = self._build(seed=0)
+        module = self._module = self._build(seed=0)
         self._shapes = tuple(tuple(p.shape) for p in _trained(module))
         if not self._shapes:
             raise UsageError(f"{self._name} has no parameters to train")
@@ -99,7 +99,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         import torch
 
         module = self._build(seed=int(generator.integers(2**63)))
-        for (name, values), others in zip(_fixed(module), _fixed(self._build(seed=0)), strict=True):
+        for (name, values), others in zip(_fixed(module), _fixed(self._module), strict=True):
             if not torch.equal(values, others[1]):
                 raise UserCodeError(
                     f"{self._name}: {printable(name)!r} is not trained, but random; expected a "
@@ -109,7 +109,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
 
     def batch(self, slots: int) -> ModuleBatch:
         """A batch with ``slots`` slots."""
-        return ModuleBatch(self._build(seed=0), slots, self._images)
+        return ModuleBatch(self._module, slots, self._images)
 
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
         """The user's module, behind the layer that makes images of flat observations."""

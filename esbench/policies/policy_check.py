@@ -10,12 +10,19 @@ import numpy as np
 
 from esbench.core.arrays import Matrix
 from esbench.core.errors import EsbenchError, UserCodeError, error_text, location
+from esbench.core.generators import GeneratorWatch, shared_generators
 from esbench.core.registry import import_name
 from esbench.core.settings import parse
 from esbench.policies.module import ModulePolicy
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, ReferredBatch, Rows, SharingBatch
 
 SPREAD: Final = 0.1  # of the members around the initial parameters
+OBSERVATIONS: Final = 200  # of many magnitudes: a network may be random in some states
+PIXELS: Final = 10_000  # of all these observations together, if they are images
+NO_RANDOM_NUMBERS: Final = (
+    "expected no random numbers in forward (dropout: torch.nn.Dropout, or functional.dropout with "
+    "training=self.training)"
+)
 WIDTHS: Final = (2, 3, 5, 7, 16, 33, 64)  # slots; BLAS treats them differently
 
 Check: TypeAlias = "Callable[[Examined], str | None]"
@@ -31,7 +38,8 @@ def check_policy(
     """Check a policy on random observations, and say in one sentence what is wrong.
 
     Its initial parameters must depend on the given generator only. The outputs of a slot must not
-    depend on the number of slots, on its place, or on what other slots show and load.
+    depend on random numbers, on the number of slots, on its place, or on what other slots show and
+    load.
 
     Args:
         policy: the name or class of a template, or a ``torch.nn.Module``, also as
@@ -63,9 +71,12 @@ def check_own(policy: Policy) -> None:
 
 
 def _check(policy: Policy, name: str, checks: Sequence[Check], **sizes: int) -> None:
+    watch = GeneratorWatch(shared_generators(), lambda: [policy, *vars(policy).values()])
     try:
         examined = Examined(policy, **sizes)
         found = next(filter(None, (check(examined) for check in checks)), None)
+        if not found and (drawn := watch.drawn()):
+            found = f"it draws from the generator {next(iter(drawn))}; {NO_RANDOM_NUMBERS}"
     except EsbenchError:
         raise
     except Exception as error:  # a user's code may raise anything
@@ -119,6 +130,16 @@ class Examined:
         """The outputs of each member by itself, [steps, M, outputs]."""
         ones = [self.play(self.batch(1), [index])[:, 0] for index in range(self.count)]
         return np.stack(ones, axis=1)
+
+    def play_everywhere(self) -> list[bytes]:
+        """The outputs of one member for observations of many magnitudes."""
+        batch, inputs = self.batch(1), self.policy.num_inputs
+        batch.load(0, self.members[0])
+        generator = np.random.default_rng(2)
+        count = min(OBSERVATIONS, PIXELS // inputs) if len(self.policy.shape) == 3 else OBSERVATIONS
+        rows = generator.standard_normal((count, 1, inputs)).astype(np.float32)
+        rows *= 10.0 ** np.linspace(-3, 2, len(rows), dtype=np.float32)[:, None, None]
+        return [batch.forward(row).tobytes() for row in rows]
 
     def batch(self, slots: int) -> PolicyBatch:
         """A batch, with a reference batch if it needs one."""
@@ -181,12 +202,10 @@ def _finite(examined: Examined) -> str | None:
 
 
 def _repeats(examined: Examined) -> str | None:
-    if examined.alone.tobytes() == examined.play_alone().tobytes():
+    one, other = (examined.play_everywhere() for _ in range(2))
+    if one == other and examined.alone.tobytes() == examined.play_alone().tobytes():
         return None
-    return (
-        "a copy of it returns other outputs for the same observations; expected no random numbers "
-        "in forward (dropout: torch.nn.Dropout, or functional.dropout with training=self.training)"
-    )
+    return f"a copy of it returns other outputs for the same observations; {NO_RANDOM_NUMBERS}"
 
 
 def _slots(examined: Examined) -> str | None:

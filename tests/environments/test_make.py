@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from esbench.core.errors import UsageError
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.episode_check import check_environment
+from esbench.environments.episode_check import check_values
 from esbench.environments.make_environment import WrapperSettings, make_environment
 from esbench.environments.wrappers import NewInstance
 
@@ -84,7 +84,7 @@ def test_an_environment_with_impossible_spaces_is_refused(
 ) -> None:
     monkeypatch.setattr(Goal, name, space)
     with pytest.raises(UsageError, match=f"{name.replace('_', '.')} .*{fact}"):
-        check_environment("esbench-test/Goal-v0", {"goal": [0.0]})
+        check_values("esbench-test/Goal-v0", {"goal": [0.0]})
 
 
 class Goal(gymnasium.Env[Any, Any]):
