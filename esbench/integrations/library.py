@@ -12,6 +12,7 @@ from abc import ABC
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, final
 
@@ -70,6 +71,12 @@ def optional(name: str, extra: str, user: str) -> Any:
             f"{extra!r}: {extra_command(DISTRIBUTION, extra)}"
         )
     return imported(name)
+
+
+def sqlite_address(file: Path, extra: str, user: str) -> str:
+    """The address of an SQLite file, whose path may have any characters; see ``optional``."""
+    url = optional("sqlalchemy", extra, user).URL.create("sqlite", database=str(file))
+    return str(url.render_as_string(hide_password=False))
 
 
 def ffmpeg_program() -> str:

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
-from urllib.parse import quote
 
 from esbench.core.errors import UsageError
 from esbench.core.escape import without_passwords
 from esbench.core.json_text import Json
 from esbench.core.search_space import SearchSpace, SettingSpace
 from esbench.core.seeding import Purpose, stream
-from esbench.integrations.library import optional
+from esbench.integrations.library import optional, sqlite_address
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -212,7 +211,7 @@ def _storage(name: str) -> BaseStorage:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix in DATABASES:
-        return storages.RDBStorage(f"sqlite:///{quote(str(path))}")
+        return storages.RDBStorage(sqlite_address(path, "tune", "tuning"))
     # Optuna would append to the incomplete line, and never read the file again.
     if path.is_file() and path.read_bytes()[-1:] not in {b"", b"\n"}:
         raise UsageError(

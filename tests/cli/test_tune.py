@@ -112,7 +112,7 @@ def test_refused_settings_are_named_and_the_best_ones_are_valid_toml(
     command = [
         "tune", "--env", "esbench/Sphere-v0", "--algorithm", "openai_es", "--env-steps", "100",
         "--trials", "3", "--tuning-seeds", "7", "--set", "evaluation.episodes=1",
-        "--storage", "a?b%41.db", "--out", "out",
+        "--storage", "a?b%41{c}#d'e é.db", "--out", "out",
     ]  # fmt: skip
     command += [word for space in spaces for word in ("--set", space)]
     code, out, _ = esbench(*command)
@@ -120,5 +120,5 @@ def test_refused_settings_are_named_and_the_best_ones_are_valid_toml(
     assert "2 configurations refused" in out or out.count("1 configuration refused") == 2
     (best,) = (tmp_path / "out").rglob("best.toml")
     assert "openai_es" in tomllib.loads(best.read_text())["algorithms"]
-    assert (tmp_path / "a?b%41.db").is_file()
+    assert (tmp_path / "a?b%41{c}#d'e é.db").is_file()
     assert esbench(*command)[0] == 0  # it continues

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ def log_records(content: bytes) -> Iterator[bytes]:
 def of_mlflow(root: Path, trial: Trial) -> Stored:
     from mlflow.tracking import MlflowClient
 
-    client = MlflowClient(f"sqlite:///{root}/mlflow/mlflow.db")
+    client = MlflowClient(shlex.split(make_tracker("mlflow", root).view)[-1])
     experiment = client.get_experiment_by_name(root.name)
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
@@ -164,7 +165,7 @@ def of_mlflow(root: Path, trial: Trial) -> Stored:
 def test_a_resumed_trial_is_one_run_with_every_number_once(
     name: str, read: Callable[[Path, Trial], Stored], tmp_path: Path
 ) -> None:
-    root = tmp_path / "my_grid"
+    root = tmp_path / "of%2Fb?#{c}" / "d'\"é %41%" / "my_grid"
     if name == "mlflow":  # it makes its tables in 60 migrations, which wait for the disk
         from sqlalchemy import event
         from sqlalchemy.engine import Engine
@@ -188,6 +189,7 @@ def test_a_resumed_trial_is_one_run_with_every_number_once(
     assert stored.config["labels.algorithm"] == "openai_es"
     assert stored.files == {"curve", "render"}
     assert (stored.name, stored.group) == (trial.name, "my_grid")
+    assert [path.name for path in tmp_path.iterdir()] == ["of%2Fb?#{c}"]
     # A complete run is left alone.
     before = written(root)
     assert track(name, trial, root, slice(0, 0), "skipped") == []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from esbench.integrations.library import optional
+from esbench.integrations.library import optional, sqlite_address
 from esbench.integrations.trackers.tracker import (
     TIMEOUT_SECONDS,
     Ending,
@@ -37,9 +37,14 @@ class Mlflow(Tracker):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        file = (folder / "mlflow.db").resolve()
-        self._local = "MLFLOW_TRACKING_URI" not in os.environ
-        uri = f"sqlite:///{file}" if self._local else os.environ["MLFLOW_TRACKING_URI"]
+        user = "tracker 'mlflow'"
+        self._local = not os.environ.get("MLFLOW_TRACKING_URI")
+        if self._local:
+            file = sqlite_address((folder / "mlflow.db").resolve(), "mlflow", user)
+            # With a driver, because MLflow makes a folder of the encoded path of "sqlite:".
+            uri = file.replace("sqlite:", "sqlite+pysqlite:", 1)
+        else:
+            uri = os.environ["MLFLOW_TRACKING_URI"]
         self.view = shlex.join(["mlflow", "ui", "--backend-store-uri", uri])
         if uri.startswith(("http:", "https:")):
             require_reachable("mlflow", uri)
@@ -47,11 +52,13 @@ class Mlflow(Tracker):
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", f"{TIMEOUT_SECONDS:.0f}")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        database = ("sqlalchemy", "alembic") if uri.startswith("sqlite:") else ()
+        database = ("sqlalchemy", "alembic") if uri.startswith("sqlite") else ()
         names = "mlflow.tracking", "mlflow.entities", *database
-        modules = [optional(name, "mlflow", "tracker 'mlflow'") for name in names]
+        modules = [optional(name, "mlflow", user) for name in names]
         self._tracking, self._entities, *_ = modules
         logging.getLogger("mlflow").setLevel(logging.WARNING)
+        if self._local:
+            folder.mkdir(parents=True, exist_ok=True)
         self._client = self._tracking.MlflowClient(uri)
         self._runs: dict[str, str] = {}  # MLflow's ids by ours
 
