@@ -4,8 +4,8 @@ from pathlib import Path
 
 from command_line import Run, finished
 
+from esbench.core.files import read_toml
 from esbench.experiment.trials import grid_trials
-from esbench.grids.environment_files import read_toml
 from esbench.grids.grid_file import parse_grid
 
 ROOT = Path(__file__).parent.parent

@@ -2,16 +2,20 @@ import json
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import finished
 
 import esbench
+from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core import registry as registry_module
 from esbench.core.errors import UsageError
 from esbench.core.registry import Registry, import_object
 from esbench.environments.backends.backend import BACKENDS
+from esbench.environments.behaviors.behavior import BEHAVIORS
+from esbench.grids.trial_spec import trainer_settings
 from esbench.integrations.trackers.tracker import TRACKERS
 from esbench.policies.policy import POLICIES
 
@@ -130,6 +134,33 @@ def test_plugins_of_one_package_may_load_each_other(zoo, plugins, tmp_path):
     for registry in (zoo, fresh):
         assert registry.names() == ["hare", "mouse", "tortoise"]
         assert registry.get("mouse") is sys.modules["plugp.small"].Mouse
+
+
+REGISTRIES: dict[str, Registry[Any]] = {
+    "algorithm": ALGORITHMS,
+    "agent": AGENTS,
+    "policy": POLICIES,
+    "behavior": BEHAVIORS,
+    "tracker": TRACKERS,
+}
+
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_two_modules_cannot_register_one_name(kind, order, monkeypatch):
+    for each in REGISTRIES.values():
+        monkeypatch.setattr(each, "_classes", dict(each._classes))
+    register = REGISTRIES[kind].register
+    first, second = (type("Mine", (), {"__module__": name}) for name in order)
+    assert register("mine")(first) is first
+    again = type("Mine", (), {"__module__": order[0]})  # its file is imported again
+    assert register("mine")(again) is again
+    with pytest.raises(UsageError, match=rf"'mine' .* by {order[0]}\.Mine and {order[1]}\.Mine"):
+        register("mine")(second)
+    if kind in {"algorithm", "agent"}:
+        REGISTRIES["agent" if kind == "algorithm" else "algorithm"].register("mine")(second)
+        with pytest.raises(UsageError, match="an algorithm and as an agent"):
+            trainer_settings("mine")
 
 
 TAKEN = "is registered twice: .*"

@@ -23,8 +23,9 @@ from esbench.core.units import (
 from esbench.engine.setup import Setup
 from esbench.environments.backends.backend import BACKENDS, Backend
 from esbench.environments.behaviors.behavior import BEHAVIORS, Behavior
-from esbench.environments.make_environment import make_environment, module_of
+from esbench.environments.make_environment import make_environment
 from esbench.environments.simulator_log import silenced
+from esbench.environments.specifications import module_of
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
 from esbench.experiment.trainer import Trainer

@@ -23,8 +23,7 @@ from esbench.core.settings import MOST_PARAMS, Table, parse
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
-from esbench.grids.trainers import is_agent
-from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.grids.trial_spec import EnvironmentSpec, is_agent
 from esbench.policies.policy import POLICIES
 
 MOST_SEED: Final = 2**64  # of a search without a trial

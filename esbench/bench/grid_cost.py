@@ -22,7 +22,7 @@ from esbench.core.json_text import Json
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Task, member_tasks
 from esbench.engine.worker_pool import WorkerPool, usable_cores
-from esbench.environments.make_environment import time_limit
+from esbench.environments.specifications import time_limit
 from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.stored_trainer import make_trainer

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import gymnasium
 
+from esbench.core.arguments import received
 from esbench.core.errors import TrainingError
 from esbench.engine.child_process import Child, Parent, end
 from esbench.engine.jobs import Job, Task
@@ -21,6 +22,7 @@ from esbench.engine.player import Player
 from esbench.engine.setup import Setup
 from esbench.environments.make_environment import make_environment, making, wrapped
 from esbench.environments.simulator_log import log_once, silenced
+from esbench.environments.specifications import creator, specification
 
 LimitKind: TypeAlias = Literal["gymnasium", "simulator"]
 STEPS: Final = 16_000  # recorded per process
@@ -188,7 +190,9 @@ def _main(parent: Parent, setup: Setup, share: slice) -> None:
     simulator: SimulatorLoop | None = None
     try:
         with silenced(), making(environment.id, environment.kwargs):
-            env = gymnasium.make(environment.id, **environment.kwargs)  # as a plain script does
+            spec = specification(environment.id)
+            arguments = received(creator(spec), environment.kwargs)
+            env = gymnasium.make(spec, **arguments)  # as a plain script does
             env = wrapped(env, environment.wrappers)
         while True:
             match parent.receive():

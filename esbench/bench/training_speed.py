@@ -27,8 +27,7 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.experiment.watchers import Stop
 from esbench.grids.compose import compose_grid
-from esbench.grids.trainers import is_agent
-from esbench.grids.trial_spec import BudgetSpec
+from esbench.grids.trial_spec import BudgetSpec, is_agent
 from esbench.store.generation_record import GenerationRecord
 
 NO_LIMIT: Final = MOST

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +18,13 @@ from esbench.core.json_text import parse_json
 
 # What ``safe_name`` needs of two labels, as the end of a message.
 DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
+# Byte-order marks of other encodings; that of UTF-32 begins with that of UTF-16.
+MARKS: Final = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
 
 
@@ -89,9 +98,41 @@ def nearest_path(path: Path, others: Iterable[Path] = ()) -> Path | None:
     return found[near[0]] if near else None
 
 
+def read_text(path: Path) -> str:
+    """The content of a text file of the user's, without a byte-order mark.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        UsageError: it is not in UTF-8, or as ``read_bytes``.
+    """
+    data = read_bytes(path)
+    wide = [name for mark, name in MARKS.items() if data.startswith(mark)]
+    if wide or 0 in data[:2]:  # of UTF-16, the first character has a byte 0
+        found = f"it is in {(*wide, 'UTF-16')[0]}"
+    else:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            found = f"line {line} has the byte 0x{data[error.start]:02x}, as in Latin-1"
+    raise UsageError(f"{path}: not readable as UTF-8: {found}; expected it saved in UTF-8")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; UsageError, with the line, if it cannot be read or parsed."""
+    try:
+        return tomllib.loads(read_text(path))
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except UsageError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file; FileNotFoundError, or UsageError if it is not readable."""
-    text = read_bytes(path)
+    text = read_text(path)
     try:
         return parse_json(text)
     except ValueError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, final
 
-ENVIRONMENTS: Final = "esbench.environments.registration"  # registers them when it is imported
+ENVIRONMENTS: Final = "esbench.environments.specifications"  # registers them when it is imported
 
 
 @final

@@ -11,7 +11,7 @@ Json: TypeAlias = dict[str, Any]
 SEAL: Final = "sha256"  # key of the digest of a JSON file's other content
 
 
-def parse_json(text: bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """Parse JSON whose content can be written again: finite numbers and text in UTF-8.
 
     Raises:

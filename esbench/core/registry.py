@@ -54,9 +54,12 @@ class Registry(Generic[T]):
 
         def decorate(cls: C) -> C:
             known = self._classes.get(name)
-            if known is not None and _path(known) != _path(cls):
+            plugin = (self._plugins or {}).get(name)
+            other = plugin and _package(plugin.module) != _package(cls.__module__)
+            if other or (known is not None and _path(known) != _path(cls)):
+                first = plugin.value if plugin and other else _path(known)
                 raise UsageError(
-                    f"{self.kind} {name!r} is registered twice: by {_path(known)} and {_path(cls)}"
+                    f"{self.kind} {name!r} is registered twice: by {first} and {_path(cls)}"
                 )
             self._classes[name] = cls
             return cls
@@ -91,6 +94,8 @@ class Registry(Generic[T]):
                 )
         if name not in self._classes:
             raise unknown(self.kind, name, self.names())
+        if _package(self._classes[name].__module__) != "esbench":
+            self._find_plugins()  # none may have that name too
         return self._classes[name]
 
     def _load_builtins(self) -> dict[str, type[T]]:
@@ -249,5 +254,5 @@ def _package(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+def _path(cls: type | None) -> str:
+    return "" if cls is None else f"{cls.__module__}.{cls.__qualname__}"

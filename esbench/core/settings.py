@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import re
 import types
 from abc import ABC
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_args, get_origin
 
-import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 
+from esbench.core.arguments import plain
 from esbench.core.errors import UsageError, error_text, suggestion
 
 Table = dict[str, Any]
@@ -71,31 +69,18 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
             setting has a type that does not exist or cannot be validated.
     """
     _require_complete(model)
+    place = f"{source}: {prefix}" if prefix else source
     try:
-        text = json.dumps(values, default=_plain, allow_nan=False)
-    except (RecursionError, TypeError, ValueError) as error:
-        with contextlib.suppress(RecursionError):  # it is nested too deeply, or in itself
-            for key, value in _not_finite(values, prefix):
-                raise UsageError(f"{source}: {key} = {value}: expected a finite number") from None
-        place = f"{source}: {prefix}" if prefix else source
+        text = json.dumps(plain(values, prefix))
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+    except (RecursionError, ValueError) as error:  # nested too deeply, or in itself
         raise UsageError(f"{place}: expected a table that JSON can hold ({error})") from None
     try:
         # In strict mode, JSON arrays are accepted for tuples and Python lists are not.
         return model.model_validate_json(text)
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
-
-
-def _not_finite(value: object, key: str) -> Iterator[tuple[str, float]]:
-    """The numbers in tables and lists that are not finite, each with its dotted key."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield key, value
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            yield from _not_finite(each, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _not_finite(each, key)
 
 
 def _require_complete(model: type[Settings]) -> None:
@@ -121,11 +106,6 @@ def settings_named_by(
         return parse(find(name), value, f"{kind} {name}")
 
     return BeforeValidator(parsed)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy scalars as Python numbers; other values that JSON lacks as text."""
-    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _sentences(

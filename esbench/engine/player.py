@@ -25,7 +25,8 @@ from esbench.engine.setup import Setup
 from esbench.environments.backends.backend import MovableBackend
 from esbench.environments.behaviors.behavior import Behavior, SlotView, behavior_vector
 from esbench.environments.episode_check import LONGEST, no_time_limit
-from esbench.environments.make_environment import has_time_limit, make_environment
+from esbench.environments.make_environment import make_environment
+from esbench.environments.specifications import has_time_limit
 from esbench.policies.normalization import Moments
 from esbench.policies.policy import LowRankBatch, ReferredBatch, SharingBatch
 from esbench.policies.spaces import Actions, Observations

@@ -38,12 +38,8 @@ from esbench.core.flat_spaces import nested, packed, require_flat
 from esbench.core.generators import GeneratorWatch, Named, shared_generators
 from esbench.core.units import counted
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.make_environment import (
-    Wrappers,
-    has_time_limit,
-    import_classes,
-    make_environment,
-)
+from esbench.environments.make_environment import Wrappers, import_classes, make_environment
+from esbench.environments.specifications import has_time_limit
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
 SECONDS: Final = 2.0  # likewise, for slow environments

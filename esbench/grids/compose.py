@@ -15,7 +15,7 @@ from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import Table
 from esbench.grids.environment_files import environment_table
 from esbench.grids.grid_file import Grid, parse_grid, read_grid, with_tables
-from esbench.grids.trainers import is_agent, trainer_settings
+from esbench.grids.trial_spec import is_agent, trainer_settings
 
 Path: TypeAlias = tuple[str, ...]
 """The parts of a dotted key."""

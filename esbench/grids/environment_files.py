@@ -8,7 +8,6 @@ without a file works too, with the defaults below and without reference scores.
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,17 +16,19 @@ from typing import Any, Final, Literal, TypeAlias, final
 from pydantic import Field, field_validator
 
 from esbench.core.errors import UsageError, shown, suggestion
-from esbench.core.files import as_path
+from esbench.core.files import as_path, read_toml
 from esbench.core.registry import find_plugins, import_user_module, load_plugin
 from esbench.core.settings import Settings, Table, parse
 from esbench.environments.registration import atari_environments, without_alias
-from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import (
     BudgetSpec,
     EnvironmentSettings,
     EnvironmentSpec,
     EvaluationSpec,
+    is_agent,
     policy_spec,
+    trainer_names,
+    trainer_settings,
 )
 
 GROUP: Final = "esbench.environments"
@@ -84,16 +85,6 @@ class EnvironmentRegistry:
 
 
 ENVIRONMENTS: Final = EnvironmentRegistry()
-
-
-def read_toml(path: Path) -> Table:
-    """The content of a TOML file; UsageError, with the line, if it cannot be read or parsed."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from None
 
 
 def merged(below: Table, above: Table) -> Table:
@@ -162,7 +153,6 @@ Kind: TypeAlias = Literal["environment", "function"]
 
 DEFAULT_POLICY: Final[Table] = {"template": "mlp", "normalize_observations": True}
 DEFAULT_ENV_STEPS: Final = 1_000_000
-NEAR: Final = 0.75  # similarity of a suggested name: many names have the same version
 
 
 @final
@@ -238,7 +228,7 @@ class EnvironmentFile(EnvironmentSettings):
         """
         values = {name: getattr(self, name) for name in EnvironmentSpec.model_fields}
         if isinstance(self.max_episode_steps, int):
-            from esbench.environments.make_environment import has_time_limit
+            from esbench.environments.specifications import has_time_limit
 
             if not has_time_limit(self.id, self.kwargs):
                 limit = {"max_episode_steps": self.max_episode_steps}
@@ -350,23 +340,23 @@ def _parsed(table: Table, source: str) -> EnvironmentFile:
 def _require_registered(name: str) -> None:
     import gymnasium
 
-    from esbench.environments.make_environment import module_of, register_family
+    from esbench.environments.specifications import nearest_name, only_in_a_module, specification
 
-    module, _, registered = name.rpartition(":")
+    module, _, own = name.rpartition(":")
     if module:
         import_user_module("environment", name, module)
-    register_family(registered)
+    owner = only_in_a_module(name)
     try:
-        gymnasium.spec(registered)
+        if owner is None:
+            specification(name)
+            return
+    except UsageError as error:
+        raise UsageError(f"environment {name!r}: {error}") from None
     except gymnasium.error.Error:
-        if module:
-            package = module.partition(".")[0]
-            own = [e for e in gymnasium.registry if module_of(e).partition(".")[0] == package]
-            raise UsageError(
-                f"unknown environment {name!r}; {module!r} registers no {registered!r}; "
-                f"{suggestion(registered, own, NEAR)}"
-            ) from None
-        near = suggestion(name, {*environment_names(), *gymnasium.registry}, NEAR)
-        raise UsageError(
-            f"unknown environment {name!r}; {near} (one of your own is 'package:{name}')"
-        ) from None
+        pass
+    near = nearest_name(name, () if module else environment_names())
+    if module:
+        near = f"{module!r} registers no {own!r}; {near}"
+    else:
+        near = f"{near} (one of your own is '{owner or 'package'}:{name}')"
+    raise UsageError(f"unknown environment {name!r}; {near}")

@@ -7,7 +7,8 @@ an algorithm is the strongest for its policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
@@ -22,7 +23,6 @@ from esbench.grids.environment_files import (
     merged,
 )
 from esbench.grids.grid_file import Grid, Scope
-from esbench.grids.trainers import is_agent, trainer_names, trainer_settings
 from esbench.grids.trial_spec import (
     DEFAULT_LABEL,
     AlgorithmSpec,
@@ -33,8 +33,11 @@ from esbench.grids.trial_spec import (
     StartSpec,
     TrialSpec,
     combinations,
+    is_agent,
     policy_spec,
     swept_label,
+    trainer_names,
+    trainer_settings,
 )
 
 Labels: TypeAlias = dict[str, str]
@@ -77,8 +80,11 @@ def expanded(grid: Grid, source: str, start: StartSpec | None = None) -> Iterato
         label: _scope(settings, source, f"algorithms.{label}")
         for label, settings in grid.algorithms.items()
     }
-    for name in {name for scope in scopes.values() for name in scope.environments or ()}:
-        load_environment(name)  # a misspelled name is not that of an environment left out
+    # A misspelled name is not that of an environment left out. All modules are imported before the
+    # first trial, so that what a name means does not depend on their order.
+    scoped = [name for scope in scopes.values() for name in scope.environments or ()]
+    for name in dict.fromkeys([*grid.environments, *scoped]):
+        load_environment(name)
     for name in grid.environments:
         chosen = {
             label: scope
@@ -173,7 +179,10 @@ class _EnvironmentOfGrid:
         below = self.file.algorithms.get(name, {})
         for chosen, swept in combinations(given, f"{self.source}: {place}"):
             values = _displacing(model, below, chosen)
-            typed = parse(model, values, self.source, place)
+            try:
+                typed = parse(model, values, self.source, place)
+            except UsageError as error:
+                raise UsageError(_with_lists(str(error), given, swept, place)) from None
             label = swept_label(key, typed.model_dump(mode="json"), swept)
             inherited = tuple(n for n in below if n in values and n not in given)
             yield label, AlgorithmSpec(name=name, settings=typed), inherited
@@ -212,6 +221,17 @@ class _EnvironmentOfGrid:
             if normalizing != policy and "normalize_observations" in given:
                 _require_decided(algorithm, self.source)
             yield label, normalizing
+
+
+def _with_lists(text: str, settings: Table, swept: Sequence[str], place: str) -> str:
+    """An error of parsing one algorithm of a sweep; it says how one value is a list."""
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        for key in swept:
+            if f" {place}.{key} = " in line and " a list" in line:
+                one = json.dumps([settings[key]])
+                lines[index] += f"; a list is a sweep of its values: if it is one, write {one}"
+    return "\n".join(lines)
 
 
 def _require_consistent(evaluation: EvaluationSpec, budget: BudgetSpec, source: str) -> None:

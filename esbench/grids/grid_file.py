@@ -14,9 +14,10 @@ import gymnasium
 from pydantic import AfterValidator, Field, field_validator
 
 from esbench.core.errors import UsageError, suggestion
+from esbench.core.files import read_toml
 from esbench.core.settings import Settings, Table, parse
 from esbench.environments.registration import without_alias
-from esbench.grids.environment_files import environment_names, merged, read_toml
+from esbench.grids.environment_files import environment_names, merged
 from esbench.grids.trial_spec import Seed
 
 NAMED: Final = Path(__file__).parent / "named"

@@ -19,7 +19,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 from pydantic import AfterValidator, Field, SerializeAsAny
 
-from esbench.core.errors import UsageError, suggestion
+from esbench.agents.agent import AGENTS, agent_class, agent_settings
+from esbench.algorithms.base import ALGORITHMS, algorithm_class
+from esbench.core.errors import UsageError, suggestion, unknown
 from esbench.core.json_text import Json, digest_of
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import (
@@ -34,8 +36,36 @@ from esbench.core.settings import (
 )
 from esbench.environments.behaviors.behavior import BehaviorSettings, behavior_class
 from esbench.environments.make_environment import Wrappers
-from esbench.grids.trainers import trainer_settings
 from esbench.policies.policy import POLICIES, PolicySettings
+
+
+def trainer_names() -> list[str]:
+    """The names of all algorithms and agents, sorted."""
+    return sorted({*ALGORITHMS.names(), *AGENTS.names()})
+
+
+def is_agent(name: str) -> bool:
+    """Whether a name is that of an agent, also of a user's "package.file:Class".
+
+    Raises:
+        UsageError: it cannot be imported, or an algorithm has the same name.
+    """
+    if ":" in name:
+        return agent_class(name) is not None
+    if (known := name in AGENTS.names()) and name in ALGORITHMS.names():
+        raise UsageError(f"{name!r} is registered as an algorithm and as an agent; expected once")
+    return known
+
+
+def trainer_settings(name: str) -> type[TrainerSettings]:
+    """The class of the settings of an algorithm or an agent.
+
+    Raises:
+        UsageError: there is none, or it cannot be imported.
+    """
+    if ":" not in name and name not in trainer_names():
+        raise unknown("algorithm", name, trainer_names())
+    return agent_settings(agent_class(name)) if is_agent(name) else algorithm_class(name).Settings
 
 
 def _policy_settings(name: str) -> type[PolicySettings]:

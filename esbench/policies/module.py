@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 import numpy as np
 from pydantic import Field
 
+from esbench.core.arguments import received
 from esbench.core.arrays import Shapes, Vector
 from esbench.core.errors import UsageError, UserCodeError, error_text, location, require_keywords
 from esbench.core.escape import printable
@@ -130,7 +131,8 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
-                module = self._class(first, self.num_outputs, **self.settings.arguments)
+                arguments = received(self._class, self.settings.arguments)
+                module = self._class(first, self.num_outputs, **arguments)
             except Exception as error:  # a user's code may raise anything
                 raise UserCodeError(
                     f"{self._name} cannot be built as Class({first}, {self.num_outputs}, "

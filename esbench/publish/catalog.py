@@ -29,7 +29,7 @@ from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS, Behavior, behavior_class
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import grid_names, read_grid
-from esbench.grids.trainers import trainer_settings
+from esbench.grids.trial_spec import trainer_settings
 from esbench.policies.policy import POLICIES
 
 _EXPECTED: Final = "expected an algorithm, an agent, a torch.nn.Module or a behavior"

@@ -31,7 +31,7 @@ from esbench.core.registry import DISTRIBUTION, Registry
 from esbench.core.settings import Settings, Table, parse
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
-from esbench.environments.make_environment import module_of
+from esbench.environments.specifications import module_of
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.policy import POLICIES
 
@@ -319,9 +319,8 @@ def _versions(module: str) -> dict[str, str]:
 
 def _modules(spec: TrialSpec) -> Iterator[str]:
     """The modules that a specification names, or that define what it names."""
-    package, _, name = spec.environment.id.rpartition(":")
-    yield package
-    module = module_of(name)
+    yield spec.environment.id.rpartition(":")[0]
+    module = module_of(spec.environment.id)
     yield module
     if module.startswith("gymnasium.envs.box2d"):
         yield "Box2D"  # the simulator

@@ -24,8 +24,9 @@ from esbench.environments.backends import atari
 from esbench.environments.backends.atari import AtariBackend, mersenne_twister
 from esbench.environments.backends.backend import backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.make_environment import make_environment, register_family
+from esbench.environments.make_environment import make_environment
 from esbench.environments.registration import SUFFIXES, roms, without_alias
+from esbench.environments.specifications import register_family
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.normalization import ObservationStatistics
 

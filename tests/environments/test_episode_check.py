@@ -30,10 +30,8 @@ from esbench.environments.episode_check import (
     bounds_without_zero,
     check_episodes,
 )
-from esbench.environments.make_environment import (
-    has_time_limit,
-    make_environment,
-)
+from esbench.environments.make_environment import make_environment
+from esbench.environments.specifications import has_time_limit
 from esbench.experiment.agent_trainer import _CountedEnvironment
 from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer

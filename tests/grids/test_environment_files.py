@@ -4,11 +4,12 @@ import gymnasium
 import pytest
 
 from esbench.core.errors import UsageError
+from esbench.core.files import read_toml
 from esbench.core.settings import Table
 from esbench.engine.random_policy import random_policy_returns
 from esbench.environments.atari_games import OF_FRAMES, Game
-from esbench.environments.make_environment import register_family
 from esbench.environments.registration import SUFFIXES, atari_environments
+from esbench.environments.specifications import register_family
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import grid_trials
 from esbench.grids import environment_files
@@ -18,7 +19,6 @@ from esbench.grids.environment_files import (
     environment_names,
     folder,
     load_environment,
-    read_toml,
 )
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
@@ -152,19 +152,6 @@ def test_a_file_has_an_environment_for_each_protocol(
     assert [each.note for each in a.scores.references] == ["of a", ""]
     overridden = load_environment("Game-b", {"scores": {"references": {"First": {"score": 9.0}}}})
     assert [each.score for each in overridden.scores.references] == [9.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("name", "suggested"),
-    [
-        ("HalfCheeta-v5", "did you mean 'HalfCheetah-v5'"),
-        ("esbench/sphere-v0", "did you mean 'esbench/Sphere-v0'"),
-        ("xxxxxxxxxxxxxxxx", "esbench list.*'package:xxxxxxxxxxxxxxxx'"),
-    ],
-)
-def test_unknown_names_suggest_the_nearest(name: str, suggested: str) -> None:
-    with pytest.raises(UsageError, match=suggested):
-        load_environment(name)
 
 
 GAME_SPECS = [

@@ -9,8 +9,10 @@ from esbench.core.settings import parse
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial, grid_trials, open_grid
 from esbench.grids.compose import compose_grid, parse_seeds
+from esbench.grids.environment_files import environments_in
 from esbench.grids.grid_file import grid_names, parse_grid
 from esbench.grids.trial_spec import TrialSpec
+from esbench.results.baselines import read_baseline
 
 FULL = """
 name = "locomotion"
@@ -66,6 +68,42 @@ def test_the_complete_grid_of_the_design(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", grid_names())
 def test_named_grids_expand(name: str, tmp_path: Path) -> None:
     assert open_grid(name, out=tmp_path)[1]
+
+
+GRID_TEXT = "description = 'é'\nenvironments = ['CartPole-v1']\r\nalgorithms = ['snes']\n"
+JSON_TEXT = '{"format": 9,\r\n"command": "é", "cells": []}'
+ENCODINGS = {
+    "utf-8": "",
+    "utf-8-sig": "",  # with a byte-order mark
+    "utf-16": "it is in UTF-16",
+    "utf-16-le": "it is in UTF-16",
+    "utf-16-be": "it is in UTF-16",
+    "utf-32": "it is in UTF-32",
+    "latin-1": "line [12] has the byte 0xe9",
+    "cp1252": "line [12] has the byte 0xe9",
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_file_of_the_user_is_read_in_utf_8(encoding: str, tmp_path: Path) -> None:
+    words = ENCODINGS[encoding]
+    grid, baseline = tmp_path / "grid.toml", tmp_path / "baseline.json"
+    grid.write_bytes(GRID_TEXT.encode(encoding))
+    baseline.write_bytes(JSON_TEXT.encode(encoding))
+    environment = tmp_path / "environment.toml"
+    environment.write_bytes("id = 'doubles:Walk-v0'\ndescription = 'é'\n".encode(encoding))
+    for call, path, known in (
+        (lambda: compose_grid(str(grid))[0].description, grid, "é"),
+        (lambda: [*environments_in(environment)], environment, ["doubles:Walk-v0"]),
+        (lambda: read_baseline(baseline), baseline, None),
+    ):
+        if known is not None and not words:
+            assert call() == known  # type: ignore[no-untyped-call]
+            continue
+        with pytest.raises(UsageError, match=words or "baseline format 9") as refused:
+            call()  # type: ignore[no-untyped-call]
+        (sentence,) = str(refused.value).splitlines()
+        assert str(path) in sentence
 
 
 def test_from_weak_to_strong(tmp_path: Path) -> None:

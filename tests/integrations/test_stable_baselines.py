@@ -27,7 +27,7 @@ from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
-from esbench.grids.trainers import trainer_settings
+from esbench.grids.trial_spec import trainer_settings
 from esbench.integrations.stable_baselines import PPO, StableBaselines, process_streams
 
 SMALL: dict[str, dict[str, Any]] = {

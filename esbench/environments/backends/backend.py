@@ -13,7 +13,8 @@ import numpy.typing as npt
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, unknown
 from esbench.core.registry import Registry
-from esbench.environments.make_environment import entry_point, make_environment
+from esbench.environments.make_environment import make_environment
+from esbench.environments.specifications import entry_point
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]

@@ -42,7 +42,8 @@ from esbench.environments.backends.mujoco_rules import (
     Reacher,
     Rules,
 )
-from esbench.environments.make_environment import entry_point, making
+from esbench.environments.make_environment import making
+from esbench.environments.specifications import entry_point
 
 # Parts of a row that are read or written here.
 COMPONENTS: Final = {"qpos": "mjSTATE_QPOS", "qvel": "mjSTATE_QVEL", "ctrl": "mjSTATE_CTRL"}

@@ -24,8 +24,7 @@ from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, Table, parse
 from esbench.experiment.watchers import TargetReturn
-from esbench.grids.trainers import trainer_names
-from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.grids.trial_spec import DEFAULT_LABEL, trainer_names
 from esbench.results.baselines import FrozenCell
 from esbench.results.cell import Cell, variant_of
 from esbench.results.run import variety

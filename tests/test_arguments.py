@@ -1,0 +1,185 @@
+"""Arguments from Python and TOML reach code of the user's own as they are, or are refused."""
+
+import datetime
+import enum
+import json
+from collections import namedtuple
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import esbench
+from esbench.core.arguments import plain, received
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
+from esbench.environments.make_environment import WrapperSettings, make_environment, wrapped
+from esbench.experiment.trials import open_grid
+from esbench.grids.trial_spec import TrialSpec
+
+Color = enum.StrEnum("Color", ["RED"])
+Size = enum.IntEnum("Size", ["BIG"])
+Point = namedtuple("Point", "x y")
+
+
+class Keeps(gymnasium.Env[Any, Any]):
+    """Keeps its arguments."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(
+        self, given: Any = None, goal: Any = (0, 2), size: "tuple[int, int] | None" = None
+    ) -> None:
+        self.kept = {"given": given, "goal": goal, "size": size}
+
+
+gymnasium.register("Keeps-v0", Keeps, max_episode_steps=3)
+
+
+def made(spec: TrialSpec) -> dict[str, Any]:
+    """What the environment of a trial gets in another process, which reads ``trial.json``."""
+    stored = parse(TrialSpec, json.loads(json.dumps(spec.as_json())), "stored")
+    assert stored == spec
+    assert stored.hash == spec.hash
+    env: Any = make_environment(stored.environment.id, stored.environment.kwargs)
+    kept: dict[str, Any] = env.unwrapped.kept
+    return kept
+
+
+def trial(kwargs: Any, **grid: Any) -> TrialSpec:
+    table = {
+        "environments": ["Keeps-v0"],
+        "environment": {"Keeps-v0": {"kwargs": kwargs}},
+        "algorithms": ["snes"],
+        **grid,
+    }
+    return next(esbench.expand(table)).spec
+
+
+CARRIED: dict[str, tuple[Any, Any]] = {
+    "a tuple": ((0, 2), (0, 2)),
+    "a list": ([0, 2], [0, 2]),
+    "tuples in lists in tables": ({"a": [(1, (2.5, "x")), []]}, {"a": [(1, (2.5, "x")), []]}),
+    "an empty tuple": ((), ()),
+    "a large integer": (2**70 + 1, 2**70 + 1),
+    "a small number": (5e-324, 5e-324),
+    "a float of NumPy": (np.float64(0.1), 0.1),
+    "a short float of NumPy": (np.float32(0.1), float(np.float32(0.1))),
+    "an integer of NumPy": (np.int64(2**62), 2**62),
+    "a truth of NumPy": (np.bool_(True), True),
+    "nothing": (None, None),
+    "text": ("ä\0\n", "ä\0\n"),
+}
+
+
+@pytest.mark.parametrize("case", CARRIED)
+def test_an_argument_is_carried_with_its_type(case: str) -> None:
+    value, expected = CARRIED[case]
+    found = made(trial({"given": value}))["given"]
+    assert repr(found) == repr(expected)
+
+
+REFUSED: dict[str, Any] = {
+    "set": {1, 2},
+    "frozenset": frozenset("a"),
+    "bytes": b"a",
+    "date": datetime.date(2026, 1, 2),
+    "datetime": datetime.datetime(2026, 1, 2),
+    "ndarray": np.ones((3, 3)),
+    "datetime64": np.datetime64("2026-01-02"),
+    "longdouble": np.longdouble(1),
+    "PosixPath": Path("a"),
+    "Color": Color.RED,
+    "Size": Size.BIG,
+    "Decimal": Decimal("0.1"),
+    "complex": 1j,
+    "range": range(3),
+    "Point": Point(1, 2),
+    "function": test_an_argument_is_carried_with_its_type,
+}
+PLACES: dict[str, Any] = {
+    "environment.Keeps-v0.kwargs.given": lambda value: {"kwargs": {"given": value}},
+    "environment.Keeps-v0.wrappers.x": lambda value: {
+        "kwargs": {},
+        "environment": {"Keeps-v0": {"wrappers": [{"wrapper": "a:B", "x": value}]}},
+    },
+    "algorithms.snes.sigma": lambda value: {"kwargs": {}, "algorithms": {"snes": {"sigma": value}}},
+    "policy.x": lambda value: {"kwargs": {}, "policy": {"template": "a:B", "x": value}},
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", REFUSED)
+def test_an_argument_that_json_cannot_hold_is_named_with_its_type(place: str, kind: str) -> None:
+    if place == "algorithms.snes.sigma" and kind in {"PosixPath", "Point"}:
+        return  # settings have types
+    with pytest.raises(UsageError) as refused:
+        trial(**PLACES[place](REFUSED[kind]))
+    (sentence,) = str(refused.value).splitlines()
+    assert place in sentence
+    assert kind in sentence
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32("-inf")])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_infinite_argument_is_refused(place: str, value: Any) -> None:
+    with pytest.raises(UsageError, match="expected a finite number"):
+        trial(**PLACES[place]([value]))
+
+
+@pytest.mark.parametrize("key", [1, None, (1, 2), True, Color.RED])
+def test_a_key_that_is_no_text_is_refused(key: Any) -> None:
+    with pytest.raises(UsageError, match=r"kwargs\.given has the key .*expected text"):
+        trial({"given": {key: 1}})
+
+
+def test_a_list_becomes_a_tuple_where_the_parameter_is_one(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(
+        "environments = ['Keeps-v0']\nalgorithms = ['snes']\nenvironment.Keeps-v0.kwargs = "
+        "{ goal = [0, 1], size = [2, 3], given = [{ tuple = [4, 5] }] }"
+    )
+    spec = open_grid(str(tmp_path / "grid.toml"), out=tmp_path)[1][0].spec
+    assert made(spec) == {"goal": (0, 1), "size": (2, 3), "given": [(4, 5)]}
+
+
+def test_a_table_without_tuples_has_the_hash_that_it_had() -> None:
+    table = {"goal": [0, 2], "size": None, "given": {"a": [1, [2.5]]}}
+    assert plain(table, own=True) == table
+    assert trial(table).as_json()["environment"]["kwargs"] == table
+
+
+class Images(gymnasium.Env[Any, Any]):
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.zeros((8, 8, 3), np.uint8), {}
+
+
+WRAPPERS: list[tuple[dict[str, Any], tuple[int, ...]]] = [
+    ({"wrapper": "ReshapeObservation", "shape": [64, 3]}, (64, 3)),
+    ({"wrapper": "ReshapeObservation", "shape": [192]}, (192,)),
+    ({"wrapper": "FrameStackObservation", "stack_size": 2, "padding_type": "zero"}, (2, 8, 8, 3)),
+    ({"wrapper": "DiscretizeAction", "bins": [3]}, (8, 8, 3)),
+    ({"wrapper": "GrayscaleObservation", "keep_dim": True}, (8, 8, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "shape"), WRAPPERS)
+def test_a_wrapper_of_gymnasium_takes_lists(table: dict[str, Any], shape: tuple[int, ...]) -> None:
+    settings = {**table, "wrapper": f"gymnasium.wrappers:{table['wrapper']}"}
+    env = wrapped(Images(), (parse(WrapperSettings, settings, "a grid"),))
+    assert env.observation_space.shape == shape
+    assert env.reset(seed=1)[0].shape == shape
+
+
+def test_what_is_received_is_a_copy() -> None:
+    arguments = {"a": [1, {"b": []}], "c": {"tuple": [[2]]}}
+    found = received(lambda **_: None, arguments)
+    assert found == {"a": [1, {"b": []}], "c": ([2],)}
+    found["a"][1]["b"].append(0)
+    assert arguments["a"] == [1, {"b": []}]
