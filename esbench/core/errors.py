@@ -87,14 +87,11 @@ def _cut(text: str, kept: int) -> str:
     return f"{text[:kept]}...[{len(text) - 2 * kept:,} characters]...{text[-kept:]}"
 
 
-def suggestion(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """The end of an "unknown name" message: the nearest known name, or all known names.
-
-    The similarity of the nearest name, as ``difflib`` measures it, is at least ``cutoff``.
-    """
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of an "unknown name" message: the nearest known name, or all known names."""
     options = sorted(known)
     lowered = {option.lower(): option for option in options}
-    near = difflib.get_close_matches(name[:LONGEST_WORD].lower(), lowered, n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(name[:LONGEST_WORD].lower(), lowered, n=1, cutoff=0.5)
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
     if len(options) > MOST_NAMES:
