@@ -220,6 +220,9 @@ def verify(
         drawn = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
         steps = format_steps(sum(each.env_steps for each in drawn))
         show.say(f"{steps} steps of training: {'; '.join(each.title for each in drawn)}")
+        for each in drawn:
+            if each.entry and each.entry.gaps:
+                show.warn(f"{each.name}: seeds between the first and the last one are not in it")
     found: list[Verification] = []
     with show.working(f"running {what} again") as tell, WorkerPool(workers) as pool:
 

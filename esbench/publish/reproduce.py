@@ -17,13 +17,19 @@ import numpy as np
 from esbench.core.arrays import float_digest
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, stream
-from esbench.core.settings import parse
 from esbench.engine.engine import Engine
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
 from esbench.experiment.watchers import Stop
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.leaderboard.entries import Entry, at_target, edited_fields, run_summary
+from esbench.publish.leaderboard.entries import (
+    PLAYED,
+    TRAINED,
+    Entry,
+    EntryRun,
+    at_target,
+    run_summary,
+)
 from esbench.publish.verification import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
@@ -33,15 +39,15 @@ from esbench.publish.verification import (
     contradiction,
     decide,
     fewest_runs,
-    score_tolerance,
 )
-from esbench.results.baselines import done_cells
 from esbench.results.cell import Cell
 from esbench.results.run import Run
+from esbench.results.sources import done_cells
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import changed_code, changes, origin_of, provenance
+from esbench.store.trial_folder import TrialFolder
 
-PLAYED: Final = (
+IN_ROWS: Final = (
     "env_steps", "eval_env_steps", "episodes", "population_size", "population_return_mean",
     "population_return_std", "population_return_min", "population_return_max", "center_return",
     "center_rank", "non_finite", "episode_length_mean",
@@ -83,10 +89,6 @@ class RecordedCell:
     def env_steps(self) -> int:
         """The steps of training the chosen seeds."""
         return int(sum(run.env_steps for run in self.cell.runs if run.seed in self.chosen))
-
-    def spec(self, seed: int) -> TrialSpec:
-        """The specification of a seed; UsageError if this version does not understand it."""
-        return parse(TrialSpec, {**self.cell.spec, "seed": seed}, self.name, "spec")
 
 
 def stored_trials(path: Path) -> list[RecordedCell]:
@@ -152,13 +154,13 @@ def reproduce(
 
 def _verification(cell: RecordedCell, reruns: Sequence[Rerun], problem: str) -> Verification:
     """What reruns say without a test; ``problem`` is why others have failed."""
-    made = provenance(cell.spec(0))  # now that its environment is registered
+    made = provenance(cell.cell.trial_spec(0))  # now that its environment is registered
     here, runs = origin_of(made), cell.cell.runs
     phrases = [phrase for run in runs for phrase in changes(run.origin, here)]
     code = [changed_code(run.description, made["own_code"]) for run in runs]
     changed = tuple(dict.fromkeys([*phrases, *itertools.chain(*code)]))
     different = any(rerun.parts_at is not None or rerun.edited for rerun in reruns)
-    refuted = contradiction(reruns, changed)
+    refuted = contradiction(reruns)
     same_commit = {run.origin.git_commit for run in runs} == {here.git_commit}
     is_clean = not (here.git_commit or "+").endswith("+")
     if different and cell.entry and not changed and same_commit and is_clean:
@@ -204,26 +206,34 @@ def _rerun(
 ) -> Rerun:
     run = next((run for run in cell.cell.runs if run.seed == seed), None)
     if run is None:
-        _, score = train_again(cell.spec(seed), pool, watch, 0, None)
+        _, score = train_again(cell.cell.trial_spec(seed), pool, watch, 0, None)
         return Rerun(seed, None, None, score.finite_mean, is_new=True)
-    generations = int(run.generations)
-    records, score = train_again(cell.spec(seed), pool, watch, generations, run.stopped)
+    recorded = cell.entry and cell.entry.runs[cell.entry.seeds.index(seed)]
+    known = _digests(run, recorded)
+    generations, spec = max(known, default=0), cell.cell.trial_spec(seed)
+    records, score = train_again(spec, pool, watch, generations, run.stopped)
     digests = {each.generation: each.digest for each in records}
-    differ = [at for at, digest in _digests(run).items() if digests.get(at) != digest]
+    differ = [at for at, digest in known.items() if not digests.get(at, "").startswith(digest)]
     if len(records) != generations:
         differ.append(min(len(records), generations) + 1)
-    parts_at, folder = min(differ, default=None), run.stored
-    if parts_at is None and _same_score(cell, run, score) and folder and folder.load_checkpoint():
-        score = evaluate_trial(folder.path, pool).score  # also what ``esbench eval`` plays
-    if parts_at is None and not _same_score(cell, run, score):
-        parts_at = SCORE_ONLY
+    parts_at = min(differ, default=None)
+    if recorded is None:
+        result, folder = run.folder.result(), run.folder
+        if parts_at is None and score.is_identical(result) and folder.load_checkpoint():
+            score = evaluate_trial(folder.path, pool).score  # also what ``esbench eval`` plays
+        same = score.is_identical(result)
+        edited = _edited_rows(folder, records) if same and parts_at is None else ()
+    else:
+        same = float_digest(score.returns, score.lengths) == recorded.episodes_digest
+        names = (*(TRAINED if parts_at is None else ()), *PLAYED)
+        edited = _edited(run, recorded, records, score, names) if same else ()
     return Rerun(
         seed,
-        parts_at,
+        SCORE_ONLY if parts_at is None and not same else parts_at,
         run.score,
         score.finite_mean,
-        edited=_edited(cell, run, records, score) if parts_at is None else (),
-        tolerance=score_tolerance(score.returns),
+        equal_until=max((at for at in known if at < (parts_at or 0)), default=0),
+        edited=edited,
     )
 
 
@@ -251,37 +261,32 @@ def train_again(
         return [*trainer.history], score
 
 
-def _digests(run: Run) -> dict[int, str | None]:
-    """The recorded digests by generation from 1: of all, or of the first and the last ones."""
-    if run.stored is not None:
-        return {n: str(row["digest"]) for n, row in enumerate(run.stored.rows(), start=1)}
+def _digests(run: Run, recorded: EntryRun | None) -> dict[int, str]:
+    """How the digests of recorded generations begin: of all, or of those that a file has."""
+    if recorded is None:
+        return {n: str(row["digest"]) for n, row in enumerate(run.folder.rows(), start=1)}
     first, last = run.digests
-    return {**dict(enumerate(first, start=1)), int(run.generations): last}
-
-
-def _same_score(cell: RecordedCell, run: Run, score: HeldOutScore) -> bool:
-    """Whether a new score has the recorded episodes, bit for bit."""
-    if cell.entry is None:
-        return score.is_identical(run.folder.result())
-    recorded = cell.entry.runs[cell.entry.seeds.index(run.seed)].episodes_digest
-    return (float_digest(score.returns, score.lengths), score.mean) == (recorded, run.score)
+    return {**dict(enumerate(first, 1)), **recorded.digests, recorded.generations: last or ""}
 
 
 def _edited(
-    cell: RecordedCell, run: Run, records: Sequence[GenerationRecord], score: HeldOutScore
+    run: Run,
+    recorded: EntryRun,
+    rows: Sequence[GenerationRecord],
+    score: HeldOutScore,
+    names: Iterable[str],
 ) -> tuple[str, ...]:
-    """The recorded numbers that a trial with the same digests does not have."""
-    now = {key: np.array([getattr(row, key) for row in records], np.float64) for key in PLAYED}
-    if cell.entry is None:
-        stored, close = run.folder.columns(*PLAYED), partial(np.allclose, equal_nan=True)
-        return tuple(
-            key
-            for key in PLAYED
-            if not close(stored[key], now[key], rtol=_ROUNDING, atol=_ROUNDING)
-        )
-    recorded = cell.entry.runs[cell.entry.seeds.index(run.seed)]
-    played = {**score.as_json, "env_steps": records[-1].env_steps}
-    again = run_summary(
-        {**recorded.model_dump(), **played}, now["env_steps"], now["center_return"], run.is_agent
-    )
-    return edited_fields(recorded, again)
+    """The fields of a file that contradict its digests, which training again has given."""
+    if score.mean != run.score:
+        return ("score",)
+    played = {**recorded.model_dump(), **score.as_json}
+    again = run_summary(played, rows, run.is_agent)
+    return tuple(name for name in names if getattr(recorded, name) != getattr(again, name))
+
+
+def _edited_rows(folder: TrialFolder, rows: Sequence[GenerationRecord]) -> tuple[str, ...]:
+    """The columns of stored rows that contradict their digests."""
+    stored, close = folder.columns(*IN_ROWS), partial(np.allclose, equal_nan=True)
+    now = {key: np.array([getattr(row, key) for row in rows], np.float64) for key in IN_ROWS}
+    differ = (k for k in IN_ROWS if not close(stored[k], now[k], rtol=_ROUNDING, atol=_ROUNDING))
+    return tuple(differ)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import fmean
 from typing import Final, final
 
-import numpy as np
-
-from esbench.core.arrays import Floats
 from esbench.core.units import NONE, counted
 from esbench.results.statistics.significance import (
     LEVEL,
@@ -26,6 +24,7 @@ from esbench.results.statistics.significance import (
 
 MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation
+_BISECTIONS: Final = 20
 SCORING_CHANGED: Final = (
     "packages and processor are the same: the recorded score is not that of the trained policy, or "
     "scoring has changed"
@@ -51,11 +50,10 @@ class RerunOutcome(StrEnum):
 class Rerun:
     """One trial, run again, with its recorded and its new score, None if not finite.
 
-    ``parts_at`` is the first generation whose digest differs, ``SCORE_ONLY`` if the digests are
-    equal and held-out episodes differ, and None if the rerun is identical. A new seed has no
-    record: its score is for the test only. ``edited`` are the recorded numbers that contradict a
-    trial with the same digests. ``tolerance`` is the largest difference of two scores of one policy
-    that other packages or another processor can explain.
+    ``parts_at`` is the first recorded generation whose digest differs, ``SCORE_ONLY`` if all are
+    equal and held-out episodes differ, and None if the rerun is identical. ``equal_until`` is the
+    last recorded generation before that. A new seed has no record: its score is for the test only.
+    ``edited`` are the recorded numbers that contradict the recorded digests.
     """
 
     seed: int
@@ -63,15 +61,17 @@ class Rerun:
     recorded: float | None
     score: float | None
     is_new: bool = False
+    equal_until: int = 0
     edited: tuple[str, ...] = ()
-    tolerance: float = 0.0
 
     @property
-    def is_far(self) -> bool:
-        """Whether the scores are further apart than the tolerance."""
-        if self.recorded is None or self.score is None:
-            return self.recorded != self.score
-        return abs(self.recorded - self.score) > self.tolerance
+    def where(self) -> str:
+        """Where it differs, in words."""
+        if self.parts_at == SCORE_ONLY:
+            return "in the held-out episodes only"
+        if self.parts_at == self.equal_until + 1:
+            return f"from generation {self.parts_at}"
+        return f"from a generation after {self.equal_until} and until {self.parts_at}"
 
 
 @final
@@ -110,23 +110,27 @@ class Verification:
         return (before, now) if complete and not refuted else None
 
 
-def contradiction(reruns: Sequence[Rerun], changed: Collection[str]) -> str:
-    """Why a policy that was trained again bit by bit cannot have the recorded numbers, or "".
+def contradiction(reruns: Sequence[Rerun]) -> str:
+    """Why trials that have given recorded digests again cannot have the recorded numbers, or "".
 
-    Packages or a processor that have ``changed`` explain small differences of held-out episodes.
+    Other packages or another processor are no excuse: where they matter, digests differ.
     """
     if edited := [rerun for rerun in reruns if rerun.edited]:
         fields = "; ".join(f"seed {rerun.seed}: {', '.join(rerun.edited)}" for rerun in edited)
-        return f"the digests are the recorded ones, but other numbers are not ({fields})"
-    same_policy = (rerun for rerun in reruns if rerun.parts_at == SCORE_ONLY)
-    if any(not changed or rerun.is_far for rerun in same_policy):
-        return "the trained policy is the recorded one, so its score must equal the recorded one"
+        return f"recorded numbers contradict recorded digests, which are equal now ({fields})"
+    if any(rerun.parts_at == SCORE_ONLY for rerun in reruns):
+        return "every digest of training is the recorded one, so the held-out episodes must be"
     return ""
 
 
-def score_tolerance(returns: Floats) -> float:
-    """Four standard errors of the difference of two scores of one policy, from [episodes]."""
-    return 4.0 * math.sqrt(2.0 / returns.size) * float(np.std(returns))
+def largest_error(before: Sequence[float], now: Sequence[float]) -> float:
+    """The largest amount that the mean of scores can be too high without a significant p-value."""
+    low, high = fmean(before) - fmean(now), max(before) - min(now)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        is_hidden = p_different([score - middle for score in before], now) > LEVEL
+        low, high = (middle, high) if is_hidden else (low, middle)
+    return max(0.0, high)
 
 
 def decide(found: Sequence[Verification]) -> list[Verification]:
@@ -181,11 +185,9 @@ def sentences(verification: Verification) -> list[str]:
     if not apart:
         return [f"{start}: {verification.contradiction}"]
     first, known = apart[0], sum(not rerun.is_new for rerun in reruns)
-    is_score = first.parts_at == SCORE_ONLY
-    where = "in the held-out episodes only" if is_score else f"from generation {first.parts_at}"
-    how = f"{len(apart)} of {counted(known, 'trial')} differ, seed {first.seed} {where}"
+    how = f"{len(apart)} of {counted(known, 'trial')} differ, seed {first.seed} {first.where}"
     if known == 1:
-        how = f"seed {first.seed} differs {where}"
+        how = f"seed {first.seed} differs {first.where}"
     before, now = (NONE if s is None else f"{s:.10g}" for s in (first.recorded, first.score))
     if verification.contradiction:
         test = verification.contradiction
@@ -198,6 +200,9 @@ def sentences(verification: Verification) -> list[str]:
         test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
     why = f"changed: {'; '.join(verification.changed)}"
     if not verification.changed:
-        why = SCORING_CHANGED if is_score else TRAINING_CHANGED
+        why = SCORING_CHANGED if first.parts_at == SCORE_ONLY else TRAINING_CHANGED
     lines = [f"{start}: {how} (score {before} before, {now} now); {test}", why]
+    if verification.outcome is RerunOutcome.NO_DIFFERENCE and verification.samples:
+        error = largest_error(*verification.samples)
+        lines.append(f"not proved: other bits, so the mean score may be {error:.4g} too high")
     return [*lines, f"{RerunOutcome.FAILED.value}: {problem}"] if problem else lines

@@ -20,13 +20,12 @@ from esbench.core.errors import UsageError
 from esbench.core.files import nearest_path, read_json
 from esbench.core.json_text import Json, as_text
 from esbench.core.settings import Settings, Table, parse
-from esbench.core.units import counted
 from esbench.engine.random_policy import random_policy_returns
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
-from esbench.results.cell import Cell, require_distinct_seeds, require_within_budget
+from esbench.results.cell import Cell
 from esbench.results.run import Run
-from esbench.results.sources import read_folder
+from esbench.results.sources import done_cells
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.outputs import write_bytes
@@ -90,10 +89,6 @@ class FrozenCell(Settings):
     def labels(self) -> tuple[str, str, str]:
         """Environment, algorithm and policy."""
         return self.environment, self.algorithm, self.policy
-
-    def trial_spec(self, seed: int) -> TrialSpec:
-        """The specification of one seed; a UsageError if this version does not understand it."""
-        return parse(TrialSpec, {**(self.spec or {}), "seed": seed}, self.name, "spec")
 
     def to_cell(self, origins: Sequence[Origin]) -> Cell:
         """The trials as runs of a cell; those that diverged have the worst score in ``scores``.
@@ -217,32 +212,6 @@ def freeze_cell(
         episode_statistic=statistic,
         trials=trials,
     )
-
-
-def load_cells(root: Path) -> list[Cell]:
-    """The cells of an output folder; a UsageError as ``cells`` and its two checks."""
-    found = read_folder(root)
-    require_distinct_seeds(found)
-    require_within_budget(found)
-    return found
-
-
-def done_cells(root: Path) -> list[Cell]:
-    """As ``load_cells``; raises UsageError also if a trial is not done."""
-    found = load_cells(root)
-    if undone := unfinished(found):
-        raise UsageError(f"{undone}; expected all done: finish the grid first")
-    return found
-
-
-def unfinished(found: Sequence[Cell]) -> str:
-    """The number of runs that are not done and the first of them, in words; empty if all are."""
-    undone = [run for cell in found for run in cell.runs if not run.done]
-    if not undone:
-        return ""
-    first = undone[0]
-    number = counted(len(undone), "trial")
-    return f"{number} not done, {first.folder.path} the first ({first.status})"
 
 
 def read_baseline(path: Path) -> Baseline:

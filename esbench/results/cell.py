@@ -16,8 +16,9 @@ import numpy as np
 
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
+from esbench.core.settings import parse
 from esbench.grids.environment_files import PublishedScore, Scores
-from esbench.grids.trial_spec import NamedCell, flatten
+from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten
 from esbench.results.run import Run, Variety
 from esbench.results.statistics.estimates import (
     EpisodeStatistic,
@@ -96,6 +97,10 @@ class Cell(NamedCell):
         """The specification of the first run."""
         spec: Json = self.runs[0].description["spec"]
         return spec
+
+    def trial_spec(self, seed: int) -> TrialSpec:
+        """The specification of a seed; a UsageError if this version does not understand it."""
+        return parse(TrialSpec, {**self.spec, "seed": seed}, self.title, "spec")
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -296,19 +301,14 @@ def normalized_scores(found: Sequence[Cell]) -> dict[str, dict[str, list[float]]
     return table
 
 
-def require_distinct_seeds(found: Sequence[Cell]) -> None:
-    """Raises UsageError, which names both folders, for a cell in which a seed was run twice."""
+def require_comparable(found: Sequence[Cell]) -> None:
+    """Raises UsageError if a seed was run twice, or an agent spent more steps than its budget."""
     for cell in found:
         if cell.twice:
             raise UsageError(
                 f"{cell.twice[0]} and {cell.twice[1]} hold the same trial; expected a folder with "
                 "one of them"
             )
-
-
-def require_within_budget(found: Sequence[Cell]) -> None:
-    """Raises UsageError for a cell of an agent that spent more steps than its budget."""
-    for cell in found:
         if cell.overspent > TOLERATED:
             raise UsageError(
                 f"{cell.title} took {cell.overspent:.0%} more environment "

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.core.settings import parse
+from esbench.core.units import counted
 from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import flatten
-from esbench.results.cell import Cell, variant_of
+from esbench.results.cell import Cell, require_comparable, variant_of
 from esbench.results.run import Run, read_run
 from esbench.store.find_trials import find_trials
 
@@ -36,6 +38,31 @@ def read_folder(root: Path) -> list[Cell]:
         key = labels["environment"], labels["algorithm"], labels["policy"]
         alike.setdefault(key, []).append(run)
     return [cell for labels, runs in sorted(alike.items()) for cell in _cells(labels, runs)]
+
+
+def load_cells(root: Path) -> list[Cell]:
+    """As ``read_folder``; UsageError also as ``require_comparable``."""
+    found = read_folder(root)
+    require_comparable(found)
+    return found
+
+
+def done_cells(root: Path) -> list[Cell]:
+    """As ``load_cells``; raises UsageError also if a trial is not done."""
+    found = load_cells(root)
+    if undone := unfinished(found):
+        raise UsageError(f"{undone}; expected all done: finish the grid first")
+    return found
+
+
+def unfinished(found: Sequence[Cell]) -> str:
+    """The number of runs that are not done and the first of them, in words; empty if all are."""
+    undone = [run for cell in found for run in cell.runs if not run.done]
+    if not undone:
+        return ""
+    first = undone[0]
+    number = counted(len(undone), "trial")
+    return f"{number} not done, {first.folder.path} the first ({first.status})"
 
 
 def _cells(labels: tuple[str, str, str], runs: Sequence[Run]) -> Iterator[Cell]:

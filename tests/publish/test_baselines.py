@@ -65,9 +65,9 @@ def test_a_baseline_gives_the_specification_back(tmp_path: Path) -> None:
     (cell,) = freeze(tmp_path / "out", "").cells
     assert cell.spec is not None
     assert "seed" not in cell.spec
-    assert cell.trial_spec(1) == trials[1].spec
+    assert cell.to_cell(()).trial_spec(1) == trials[1].spec
     del cell.spec["algorithm"]["settings"]["weight_decay"]  # what it lacks has its default
-    assert cell.trial_spec(0).algorithm.settings.model_dump()["weight_decay"] == 0.005
+    assert cell.to_cell(()).trial_spec(0).algorithm.settings.weight_decay == 0.005  # type: ignore
 
 
 def test_without_frozen_numbers_random_actions_are_measured_and_the_mean_is_the_reference(

@@ -54,7 +54,7 @@ def test_the_baseline_is_of_the_grid() -> None:
     baseline = read_baseline(BASELINE)
     wanted = [trial.spec for trial in trials]
     frozen = [
-        cell.trial_spec(trial.seed)
+        cell.to_cell(()).trial_spec(trial.seed)
         for environment in dict.fromkeys(spec.environment.id for spec in wanted)
         for cell in baseline.cells
         if cell.environment == environment

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from fake_entries import fake_suite
 from fake_trials import edit, reseal, set_digest
 from safetensors.numpy import load_file, save_file
 from scipy.stats import trim_mean
-from trained_cell import Rewrite, every_run
+from trained_cell import Rewrite, every_run, raise_scores
 from typer.main import get_command
 
 from esbench.cli.app import app
@@ -310,6 +311,10 @@ def test_rows_that_others_cannot_train_again_have_a_caution(path: Path) -> None:
     assert cautions(plain) == []
     for commit in ("1234+", None):
         assert len(cautions(plain.model_copy(update={"origins": origins[commit]}))) == 1
+    trials = tuple(t.model_copy(update={"seed": 9 * t.seed}) for t in plain.cell.trials)
+    cell = plain.cell.model_copy(update={"trials": trials})
+    (text,) = cautions(plain.model_copy(update={"cell": cell}))
+    assert "24 seeds between" in text
     code = {"tiny": "sha256:1", "Box2D": "2.3.10"}  # anyone can install the second
     (text,) = cautions(plain.model_copy(update={"own_code": code}))
     assert "Box2D" not in text
@@ -334,6 +339,10 @@ def of_places(*places: int) -> Callable[[Any], None]:
     return change
 
 
+def every(**changes: Any) -> Callable[[Any], None]:
+    return lambda content: every_run(content, **changes)
+
+
 BAD_FILES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another environment": (lambda c: c["cell"].update(environment="A-v5"), r"A-v5.*Walk-v0"),
     "no specification": (lambda c: c["cell"].update(spec=None), "spec"),
@@ -346,6 +355,11 @@ BAD_FILES: dict[str, tuple[Callable[[Any], object], str]] = {
     "labeled": (lambda c: c["cell"].update(algorithm="pepg"), "another algorithm"),
     "one seed four times": (of_places(0, 0, 0, 0), "expected 3 or more, each once"),
     "two seeds": (of_places(0, 1), "expected 3 or more, each once"),
+    "high scores": (every(score=lambda t: t["score"] + 9), "seed 0: score .*; expected -"),
+    "low scores": (every(score=lambda t: t["score"] - 9), "seed 0: score .*; expected -"),
+    "low tails": (every(tail=lambda run: run["quantiles"][0]), "seed 0: tail .*; expected -"),
+    "falling quantiles": (every(quantiles=lambda run: run["quantiles"][::-1]), "nothing can be"),
+    "more episodes": (every(episodes=13), "13 episodes; expected 12"),
     "another format": (lambda c: c.update(format=3), "format 3"),
 }
 
@@ -378,7 +392,7 @@ def test_an_edited_or_renamed_file_is_refused(esbench: Run, board: Path, path: P
 def test_rows_are_sorted_and_filtered(board: Path, path: Path, rewrite: Rewrite) -> None:
     def better(content: Any) -> None:
         content["cell"]["spec"]["budget"]["env_steps"] = 7
-        every_run(content, score=lambda trial: trial["score"] + 5)
+        raise_scores(content, 5.0)
 
     kept = path.read_bytes()
     rewrite(better, keep=True)
@@ -387,8 +401,8 @@ def test_rows_are_sorted_and_filtered(board: Path, path: Path, rewrite: Rewrite)
     assert [row.cell.budget for row in rows] == [7, 600]
     assert [row.cell.algorithm for row in rows] == ["openai_es"] * 2  # budgets tell them apart
     first, second = records(COLUMNS, rows)
-    assert first["score"] == pytest.approx(second["score"] + 5)
-    runs = entries[0].runs
+    assert first["score"] > second["score"]
+    runs = rows[0].entry.runs
     assert first["env_steps"] == np.mean([run.env_steps for run in runs])
     assert first["tail"] == pytest.approx(np.mean([run.tail for run in runs]))
     with pytest.raises(UsageError, match="openai_es"):
@@ -459,6 +473,31 @@ def test_what_is_not_installed_hides_no_row(board: Path, rewrite: Rewrite) -> No
     rows = leaderboard_rows(read_leaderboard(board))
     assert {policy_words(row.entry).split()[0] for row in rows} == {"theirs"}
     assert [settings_words(row.entry) for row in rows] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("command", "runs_it"),
+    [
+        *((f"leaderboard FILE --format {f}", False) for f in ("text", "html", "json", "markdown")),
+        ("verify FILE --workers 1", True),
+    ],
+)
+def test_a_table_runs_no_code_that_a_file_names(
+    esbench: Run, tmp_path: Path, rewrite: Rewrite, command: str, runs_it: bool
+) -> None:
+    module = f"code_{zlib.crc32(str(tmp_path).encode())}"
+    Path(f"{module}.py").write_text("from pathlib import Path\nPath('it_ran').touch()\n")
+
+    def name_code(content: Any) -> None:
+        spec, named = content["cell"]["spec"], f"{module}:Mine"
+        spec["algorithm"]["name"] = spec["environment"]["behavior"] = named
+        spec["environment"].update(id=f"{named}-v0", wrappers=[{"wrapper": named}])
+        spec["policy"].update(template="module", settings={"factory": named})
+        content["cell"].update(environment=f"{named}-v0", algorithm="mine")
+
+    file = str(rewrite(name_code))
+    code, *_ = esbench(*command.replace("FILE", file).split())
+    assert (code, Path("it_ran").exists()) == ((2, True) if runs_it else (0, False))
 
 
 def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_path: Path) -> None:

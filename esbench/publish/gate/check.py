@@ -37,8 +37,9 @@ from esbench.publish.gate.match_baseline import (
     make_sample,
     match_cell,
 )
-from esbench.results.baselines import Baseline, judged_spec, load_cells
+from esbench.results.baselines import Baseline, judged_spec
 from esbench.results.cell import Cell
+from esbench.results.sources import load_cells
 from esbench.results.statistics.judgment import (
     GateRules,
     Sample,

@@ -13,9 +13,10 @@ import numpy as np
 from esbench.core.arrays import Floats
 from esbench.core.units import counted
 from esbench.grids.trial_spec import differences
-from esbench.results.baselines import changed_code_of, unfinished, without_settings
+from esbench.results.baselines import changed_code_of, without_settings
 from esbench.results.cell import Cell
 from esbench.results.run import Run
+from esbench.results.sources import unfinished
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
 from esbench.results.statistics.judgment import Judgment, Sample, Verdict
 from esbench.store.provenance import (

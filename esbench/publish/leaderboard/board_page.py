@@ -15,7 +15,7 @@ from esbench.core.json_text import Json
 from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import format_duration, format_number, format_steps
 from esbench.publish.html.report import template
-from esbench.publish.leaderboard.entries import QUANTILES, Entry
+from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.leaderboard.table import (
     LeaderboardRow,
     leaderboard_sheet,
@@ -24,6 +24,7 @@ from esbench.publish.leaderboard.table import (
 )
 from esbench.publish.tables.render_table import TEXTS
 from esbench.results.statistics.curves import Band
+from esbench.results.statistics.quantile_bounds import QUANTILES
 
 WIDTH: Final = 120.0  # of a small curve, in pixels
 HEIGHT: Final = 30.0

@@ -29,19 +29,28 @@ from esbench.results.baselines import FrozenCell
 from esbench.results.cell import Cell, variant_of
 from esbench.results.run import variety
 from esbench.results.statistics.curves import Band, at_start, curve_band, policy_returns
-from esbench.results.statistics.estimates import MIN_RUNS, tail_mean
+from esbench.results.statistics.estimates import MIN_RUNS, tail_mean, tail_size
+from esbench.results.statistics.quantile_bounds import QUANTILES, is_mean, mean_bounds
+from esbench.store.generation_record import GenerationRecord
 from esbench.store.provenance import Origin
 
 FORMAT: Final = 2
-QUANTILES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 FILE_VARIANT_DIGITS: Final = 8
 LEVELS: Final = 64  # of the best return so far
-_NUMBERS: Final = re.compile(r"\[\n\s*((?:[-+.\deE]+|null)(?:,\n\s*(?:[-+.\deE]+|null))*)\n\s*\]")
+DIGESTS: Final = 32  # of generations; the first ones are all there
+FIRST: Final = 8
+DIGEST_DIGITS: Final = 12
+_DIGEST: Final = re.compile(r"[\da-f]{64}")
+_ITEM: Final = rf'(?:"\d+": "[\da-f]{{{DIGEST_DIGITS}}}"|[-+.\deE]+|null)'
+_ONE_LINE: Final = re.compile(rf"([\[{{])\n\s*({_ITEM}(?:,\n\s*{_ITEM})*)\n\s*([\]}}])")
 _FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
+_Start = Annotated[str, Field(pattern=rf"^[\da-f]{{{DIGEST_DIGITS}}}$")]
 _Count = Annotated[int, Field(ge=0)]
 _Seconds = Annotated[float, Field(ge=0)]
-# The time differs from run to run; the others depend on what is not trained again.
-_NOT_TRAINED: Final = {"wall_time_s", "cpu_time_s", "one_episode", "stopped"}
+PLAYED: Final = ("episodes", "quantiles", "tail")
+"""What follows from the held-out episodes."""
+TRAINED: Final = ("generations", "env_steps", "best_center", "best_so_far")
+"""What follows from training."""
 
 
 @final
@@ -67,6 +76,8 @@ class EntryRun(Settings):
 
     Attributes:
         stopped: why training ended before its budget, or null.
+        digests: how the digests of ``spaced_generations`` begin; older files have those of the
+            first generations in ``FrozenTrial``.
         episodes: held-out episodes.
         episodes_digest: SHA-256 of their returns and lengths, as little-endian float64.
         quantiles: of their returns, at ``QUANTILES``.
@@ -82,6 +93,9 @@ class EntryRun(Settings):
     wall_time_s: _Seconds
     cpu_time_s: _Seconds
     stopped: str | None
+    digests: Annotated[dict[int, _Start], Field(exclude_if=lambda digests: not digests)] = Field(
+        default_factory=dict
+    )
     episodes: Annotated[int, Field(ge=1)]
     episodes_digest: str
     quantiles: Annotated[tuple[float, ...], Field(min_length=9, max_length=9)]
@@ -141,6 +155,11 @@ class Entry(Settings):
         return tuple(trial.seed for trial in self.cell.trials)
 
     @property
+    def gaps(self) -> int:
+        """The number of seeds between the first and the last one that the file lacks."""
+        return max(self.seeds) - min(self.seeds) + 1 - len(self.seeds)
+
+    @property
     def scores(self) -> tuple[float, ...]:
         """The finite scores, one per seed."""
         return tuple(trial.score for trial in self.cell.trials if trial.score is not None)
@@ -193,10 +212,18 @@ class Entry(Settings):
 
 
 def as_file(entry: Entry) -> bytes:
-    """The content of the file of an entry; a list of numbers is one line."""
-    content = entry.model_dump(mode="json")
-    text = as_text(sealed(content))
-    return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text).encode()
+    """The content of the file of an entry; numbers and digests of one kind are one line."""
+    text = as_text(sealed(entry.model_dump(mode="json")))
+    joined = _ONE_LINE.sub(lambda found: found[1] + " ".join(found[2].split()) + found[3], text)
+    return joined.encode()
+
+
+def spaced_generations(count: int) -> list[int]:
+    """The first generations and the last one, with gaps that grow; at most ``DIGESTS`` of them."""
+    if count <= DIGESTS:
+        return [*range(1, count + 1)]
+    later = np.geomspace(FIRST, count, DIGESTS - FIRST + 1)
+    return sorted({*range(1, FIRST), *(round(each) for each in later)})
 
 
 def at_target(spec: Json, stopped: str | None) -> bool:
@@ -267,10 +294,34 @@ def _problems(entry: Entry) -> Iterator[str]:
     for seed, run in zip(seeds, runs, strict=True):
         if reason := why_unrepeatable(entry.spec, seed, run.stopped):
             yield f"seed {seed} {reason}; expected a trial that its specification determines"
+    for trial, run in zip(cell.trials, runs, strict=True):
+        digests = [*trial.first_digests, trial.last_digest or "", run.episodes_digest]
+        if not all(map(_DIGEST.fullmatch, digests)):
+            yield f"seed {trial.seed}: a digest is missing or short; expected 64 digits"
+        planned = entry.spec["evaluation"].get("episodes", run.episodes)
+        if run.episodes != planned:
+            yield f"seed {trial.seed}: {run.episodes} episodes; expected {planned}, as specified"
+        yield from _impossible(f"seed {trial.seed}", trial.score or 0.0, run)
     if len({*seeds}) < len(seeds) or len(seeds) < MIN_RUNS:
         yield f"seeds {', '.join(map(str, seeds))}; expected {MIN_RUNS} or more, each once"
     if any(trial.origin >= len(entry.origins) for trial in cell.trials):
         yield "a trial has an origin that the file lacks"
+
+
+def _impossible(seed: str, score: float, run: EntryRun) -> Iterator[str]:
+    """Why no sample of returns has the numbers of a run."""
+    for what, value, count in (
+        ("score", score, run.episodes),
+        ("tail", run.tail, tail_size(run.episodes)),
+    ):
+        if is_mean(value, run.quantiles, run.episodes, count):
+            continue
+        bounds = mean_bounds(run.quantiles, run.episodes, count)
+        expected = f"expected {bounds[0]:.10g} to {bounds[1]:.10g}" if bounds else "nothing can be"
+        yield (
+            f"{seed}: {what} {value:.10g} of {run.episodes} returns with the quantiles "
+            f"{', '.join(f'{each:g}' for each in run.quantiles)}; {expected}"
+        )
 
 
 def is_leaderboard(path: Path) -> bool:
@@ -330,34 +381,26 @@ def rounded(values: npt.NDArray[np.float64], digits: int = 6) -> tuple[Any, ...]
     return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)
 
 
-def run_summary(result: Json, env_steps: Floats, returns: Floats, is_agent: bool) -> EntryRun:
-    """The summary of a run with the content of its ``result.json``.
-
-    ``env_steps`` of training so far and ``returns`` of the unperturbed policy have one value per
-    generation.
-    """
-    center = policy_returns(returns)[:-1]
+def run_summary(result: Json, rows: Sequence[GenerationRecord], is_agent: bool) -> EntryRun:
+    """The summary of a run with the content of its ``result.json`` and a row per generation."""
+    center = policy_returns([row.center_return for row in rows])[:-1]
     known = center[np.isfinite(center)]
+    steps = np.array([row.env_steps for row in rows], dtype=np.float64)
     return EntryRun(
-        generations=result["generations"],
-        env_steps=result["env_steps"],
+        generations=len(rows),
+        env_steps=rows[-1].env_steps,
         wall_time_s=float(result["wall_time_s"]),
         cpu_time_s=float(result["cpu_time_s"]),
         stopped=result["stopped"],
+        digests={n: rows[n - 1].digest[:DIGEST_DIGITS] for n in spaced_generations(len(rows))},
         episodes=len(result["returns"]),
         episodes_digest=float_digest(result["returns"], result["lengths"]),
         quantiles=tuple(np.quantile(result["returns"], QUANTILES).tolist()),
         tail=tail_mean(result["returns"]),
         one_episode=variety(result) == "one",
         best_center=float(known.max()) if known.size else None,
-        best_so_far=_best_so_far(env_steps, center, is_agent),
+        best_so_far=_best_so_far(steps, center, is_agent),
     )
-
-
-def edited_fields(recorded: EntryRun, again: EntryRun) -> tuple[str, ...]:
-    """The fields that differ although training again has given the same digests."""
-    before, now = (each.model_dump(exclude=_NOT_TRAINED) for each in (recorded, again))
-    return tuple(name for name, value in before.items() if value != now[name])
 
 
 def _best_so_far(env_steps: Floats, center: Floats, is_agent: bool) -> BestSoFar:

@@ -14,6 +14,7 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.files import require_folder
 from esbench.core.json_text import parse_json
+from esbench.core.units import counted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
@@ -28,8 +29,9 @@ from esbench.publish.leaderboard.entries import (
     run_summary,
     why_unrepeatable,
 )
-from esbench.results.baselines import OWN_MEAN, FrozenTrial, done_cells, freeze_cell
+from esbench.results.baselines import OWN_MEAN, FrozenTrial, freeze_cell
 from esbench.results.cell import Cell
+from esbench.results.sources import done_cells
 from esbench.results.statistics.curves import align, on_grid
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.outputs import only_writer, write_bytes
@@ -91,19 +93,16 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
         check_trial(trial, pool)
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
+    # Those in ``EntryRun.digests`` are enough.
+    trials = tuple(each.model_copy(update={"first_digests": ()}) for each in frozen.trials)
     code = {k: str(v) for each in cell.descriptions for k, v in user_code_of(each).items()}
     commands = dict.fromkeys(
         command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
     )
     return Entry(
-        cell=frozen,
+        cell=frozen.model_copy(update={"trials": trials}),
         runs=tuple(
-            run_summary(
-                run.folder.result(),
-                run.curve["env_steps"],
-                run.curve["center_return"],
-                run.is_agent,
-            )
+            run_summary(run.folder.result(), run.folder.records(), run.is_agent)
             for run in cell.runs
         ),
         curves=_curves(cell),
@@ -121,6 +120,9 @@ def cautions(entry: Entry) -> list[str]:
     files = [name for name, version in entry.own_code.items() if version.startswith(OWN_FILES)]
     if code := ", ".join(sorted(files)):
         found.append(f"trained with your own code ({code}); this row can be verified only with it")
+    if entry.gaps:
+        missing = counted(entry.gaps, "seed")
+        found.append(f"{missing} between the first and the last one missing; add them or say why")
     return [f"{entry.cell.name}: {caution}" for caution in found]
 
 

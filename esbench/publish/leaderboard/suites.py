@@ -24,10 +24,11 @@ from esbench.publish.figures.chart import SHARES, band_curve
 from esbench.publish.figures.draw_charts import chart_drawing, draw_curves
 from esbench.publish.figures.drawing import Drawing, Size, place_legend
 from esbench.publish.figures.style import MARK, Style, assign_styles
-from esbench.publish.leaderboard.entries import QUANTILES, Entry, EntryCurves
+from esbench.publish.leaderboard.entries import Entry, EntryCurves
 from esbench.results.baselines import OWN_MEAN
 from esbench.results.statistics.curves import Band, blocks, curve_band
 from esbench.results.statistics.estimates import iqm
+from esbench.results.statistics.quantile_bounds import QUANTILES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,7 +124,7 @@ def read_suite(name: str, entries: Sequence[Entry]) -> Suite:
     found: dict[tuple[str, str], list[tuple[Entry, SettingsOrigin]]] = {k: [] for k in planned}
     for entry in entries:
         key = entry.cell.environment, entry.cell.algorithm
-        spec = entry.cell.trial_spec(0).as_json()
+        spec = entry.to_cell().trial_spec(0).as_json()
         if _task(spec) in tasks.get(key[0], []):
             origin = _origin(spec, planned.get(key, ()), plain.get(key, ()))
             found.setdefault(key, []).append((entry, origin))

@@ -29,8 +29,7 @@ from esbench.publish.tables.table_notes import SEED_SCORES, TAIL, seeds_notes
 from esbench.results.cell import (
     Cell,
     cells_named,
-    require_distinct_seeds,
-    require_within_budget,
+    require_comparable,
     seed_scores,
 )
 from esbench.results.sources import read_folder
@@ -110,8 +109,7 @@ def compare_sides(
             or the sides share no environment.
     """
     ours, theirs = _side(first, root), _side(second, root)
-    require_within_budget([*ours, *theirs])
-    require_distinct_seeds([*ours, *theirs])
+    require_comparable([*ours, *theirs])
     matched = _matched(ours, theirs)
     if any(_paths(a) & _paths(b) for a, b in matched):
         raise UsageError(

@@ -64,8 +64,13 @@ def tail_mean(returns: npt.ArrayLike) -> float:
     a return is not finite. It is the expected shortfall at 10 %.
     """
     array = _finite(returns)
-    worst = -(-array.size // TAIL_PARTS)
+    worst = tail_size(array.size)
     return float(np.sort(array)[:worst].mean()) if np.isfinite(array).all() and worst else math.nan
+
+
+def tail_size(episodes: int) -> int:
+    """The number of the worst episodes in a tail."""
+    return -(-episodes // TAIL_PARTS)
 
 
 def diverged_as_worst(
