@@ -150,7 +150,6 @@ def _leaderboard(
 ) -> None:
     from esbench.cli.console import print_sheet
     from esbench.publish.leaderboard import table
-    from esbench.publish.leaderboard.board_page import render
     from esbench.publish.tables.render_table import export, records
 
     best, folder = values.pop("best"), values["folder"]
@@ -163,6 +162,6 @@ def _leaderboard(
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":
-        write(render(rows, str(folder) if folder != reading.LEADERBOARD else ""))
+        write(table.as_page(rows, str(folder) if folder != reading.LEADERBOARD else ""))
     else:
         write(export(sheet, records(table.COLUMNS, rows), format_))

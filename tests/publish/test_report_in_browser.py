@@ -10,8 +10,7 @@ from programs import chromium
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
 from esbench.publish.html.report import write_report
-from esbench.publish.leaderboard.board_page import render
-from esbench.publish.leaderboard.table import leaderboard_rows
+from esbench.publish.leaderboard.table import as_page, leaderboard_rows
 
 QUIET = (
     "--disable-gpu",
@@ -153,7 +152,7 @@ def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: 
     entries = fake_suite("mujoco-mlp")
     hopper = [entry for entry in entries if entry.cell.environment == "Hopper-v5"]
     page_file = tmp_path / "leaderboard.html"
-    page_file.write_text(render(leaderboard_rows(entries)))
+    page_file.write_text(as_page(leaderboard_rows(entries)))
     with opened(browser, page_file, viewport={"width": 1240, "height": 900}) as page:
         table = page.locator("main .scroll").first
         assert table.evaluate("node => node.scrollWidth <= node.clientWidth")
