@@ -119,20 +119,6 @@ def test_the_final_observation_of_a_member_is_the_mean_over_its_episodes(
     np.testing.assert_allclose(episodes.behaviors, expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["FrozenLake-v1", "ALE/Pong-v5", "CartPole-v1"])
-def test_the_final_observation_is_a_flat_copy(name: str) -> None:
-    backend = GymnasiumBackend(name, {}, 1)
-    backend.start(0, seed=5)
-    behavior, view = FinalObservation(LAST, name), SlotView(backend, 0)
-    behavior.begin(view)
-    end = behavior.end(view)  # before the first step
-    assert (end.ndim, end.dtype) == (1, np.float64)
-    np.testing.assert_array_equal(end, np.ravel(backend.observations[0]))
-    end[:] = -1.0
-    assert (backend.observations[0] >= -0.5).all()
-    backend.close()
-
-
 def test_an_episode_that_cannot_begin_has_a_behavior_that_is_not_finite(make_spec: Spec) -> None:
     spec = make(make_spec, "doubles:BadObservation-v0", "final_observation", {"share": 1.0})
     _, episodes = play(spec)
@@ -248,24 +234,6 @@ def test_a_behavior_that_does_not_fit_its_environment_is_refused(
     words = f"{behavior}: CartPole-v1 .*behavior final_observation"
     with SearchTrainer(spec, pool) as trainer, pytest.raises(UsageError, match=words):
         trainer.train()
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ({"behavior": "final_observatoin"}, "did you mean 'final_observation'"),
-        ({"behavior": "ram_trajectory", "behavior_settings": {"interval": 0}}, "interval = 0"),
-        ({"behavior": "no_such_file:Mine"}, "behavior 'no_such_file:Mine': "),
-        ({"behavior": "maze:DeceptiveMaze"}, "'maze:DeceptiveMaze' .*esbench.Behavior"),
-        ({"behavior": "maze:Behavior"}, "'maze:Behavior' .*esbench.Behavior"),
-        ({"behavior": "maze:Reach", "behavior_settings": {"scal": 1}}, "did you mean 'scale'"),
-    ],
-)
-def test_an_unknown_behavior_or_setting_is_refused(
-    make_spec: Spec, table: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(UsageError, match=words):
-        make_spec("doubles:Walk-v0", "ns_es", environment={"doubles:Walk-v0": table})
 
 
 def test_a_users_own_behavior(make_spec: Spec) -> None:

@@ -2,7 +2,6 @@ from collections.abc import Callable
 
 import pytest
 
-from esbench.core.errors import UsageError
 from esbench.experiment.engines import schedule, schedule_on_nodes
 from esbench.grids.trial_spec import StartSpec, TrialSpec
 
@@ -36,12 +35,6 @@ def test_no_worker_is_without_a_trial(
 def test_all_trials_run_as_asked_for(trials: int, at_once: int, each: int, beside: int) -> None:
     found = schedule([1] * trials, 4, at_once)
     assert (found.workers_each, found.side_by_side) == (each, beside)
-
-
-@pytest.mark.parametrize("at_once", [-1, 0, 3])
-def test_more_than_the_workers_is_refused(at_once: int) -> None:
-    with pytest.raises(UsageError, match=rf"^at_once = {at_once}: expected at least 1, .* 2$"):
-        schedule([MANY] * 4, 2, at_once)
 
 
 @pytest.mark.parametrize(("steps", "at_once"), [(49_999, 1), (50_000, 2)])

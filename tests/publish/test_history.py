@@ -11,7 +11,7 @@ import pytest
 from command_line import Run
 from fake_trials import edit, write_scores
 
-from esbench.publish.figures.history_figure import draw_history, history_drawing
+from esbench.publish.figures.history_figure import history_drawing
 from esbench.publish.figures.style import style
 from esbench.publish.history import CellHistory, history
 
@@ -163,23 +163,6 @@ def test_a_change_of_speed_is_marked(tmp_path: Path) -> None:
     assert places(cell, "speed_change") == [12]
     assert cell.checks[12].speed_change == pytest.approx(-0.3, abs=0.03)
     assert places(cell, "score_change") == []
-
-
-def test_cells_and_statistics_have_a_history_each_and_a_file_counts_once(tmp_path: Path) -> None:
-    for number, statistic in enumerate(("mean", "tail", "mean")):
-        write_check(tmp_path / "a", number, GOOD, episode_statistic=statistic)
-    write_check(tmp_path / "b", 9, GOOD, algorithm="my es")
-    write_check(tmp_path / "b", 9, GOOD, algorithm="my_es")
-    found = history([tmp_path, tmp_path / "a", tmp_path / "a/../b"])
-    assert {cell.title: len(cell.checks) for cell in found} == {
-        "my es on CartPole-v1": 1,
-        "my_es on CartPole-v1": 1,
-        "openai_es on CartPole-v1": 2,
-        "openai_es on CartPole-v1, tail": 1,
-    }
-    paths = draw_history(found, tmp_path / "figures")
-    assert len(set(paths)) == 8  # also of cells with equal names of files
-    assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
 
 
 def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
