@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, final
 
 from esbench.core.arrays import State
 from esbench.core.errors import UsageError, require_finite, shown
+from esbench.core.processor import warn_if_not_fixed
 from esbench.engine.engine import Engine, Stopwatch
 from esbench.engine.jobs import Episodes
 from esbench.engine.worker_pool import WorkerPool
@@ -89,6 +90,7 @@ class Trainer(ABC):
             folder: of the trial; its ``log.txt`` has the output of environments.
             ended: scores and stores the trial when it ends; it is not trained further then.
         """
+        warn_if_not_fixed()
         self.spec = spec
         self.progress = Progress()
         self.history: list[GenerationRecord] = []

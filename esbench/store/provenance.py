@@ -27,6 +27,7 @@ from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import EsbenchError
 from esbench.core.escape import printable, without_passwords
 from esbench.core.json_text import Json
+from esbench.core.processor import arithmetic, cpu_info
 from esbench.core.registry import DISTRIBUTION, Registry
 from esbench.core.settings import Settings, Table, parse
 from esbench.environments.backends.backend import BACKENDS
@@ -103,11 +104,14 @@ def changes(before: Origin, here: Origin) -> list[str]:
         and (mine := here.versions.get(package))
         and theirs != mine
     ]
-    for what, then in _machine(before).items():
-        if then != (now := _machine(here)[what]):
-            phrases.append(f"{what} {then or '?'} then, {now or '?'} now")
+    then, now = _machine(before), _machine(here)
+    phrases += [
+        f"{what} {then[what] or '?'} then, {now[what] or '?'} now"
+        for what in then
+        if what in now and then[what] != now[what]
+    ]
     had, has = (set(str(o.hardware.get("instructions", "")).split()) for o in (before, here))
-    if had and has and had != has:
+    if "libm" not in then.keys() | now.keys() and had and has and had != has:
         phrases.append(f"processor with other instructions ({' '.join(sorted(had ^ has))})")
     return phrases
 
@@ -156,8 +160,12 @@ def _other_processor(first: Json, part: Json) -> bool:
 
 
 def _machine(origin: Origin) -> dict[str, str]:
+    """What bits depend on besides packages: any processor of the baseline is the same."""
+    arithmetic = origin.hardware.get("arithmetic")
     cpu, platform = (str(origin.hardware.get(key, "")) for key in ("cpu", "platform"))
-    return {"processor": cpu, "C library": platform.partition("-with-")[2]}  # without the kernel
+    library = platform.partition("-with-")[2]  # without the kernel
+    own = arithmetic if isinstance(arithmetic, dict) else {"processor": cpu}
+    return {"C library": library, **{name: str(value) for name, value in own.items()}}
 
 
 PACKAGES: Final = (
@@ -182,13 +190,14 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
         "git_commit": _git_commit(),
         "hardware": {
             "machine": platform.machine(),
-            "cpu": _cpu("model name") or platform.processor(),
+            "cpu": cpu_info("model name") or platform.processor(),
             # Libraries choose their code by these. Rented machines with one name differ in them.
             "instructions": " ".join(
-                sorted(filter(_VECTOR_INSTRUCTIONS.match, _cpu("flags").split()))
+                sorted(filter(_VECTOR_INSTRUCTIONS.match, cpu_info("flags").split()))
             ),
             "cores": os.cpu_count(),
             "platform": platform.platform(),
+            **({"arithmetic": found} if (found := arithmetic()) else {}),
         },
         "command": command(),
     }
@@ -251,13 +260,6 @@ def _git(folder: Path, *arguments: str) -> str:
     return subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=10
     ).stdout.strip()
-
-
-def _cpu(key: str) -> str:
-    """A line of the kernel's description of the processor; empty if there is none."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    return next((x.partition(":")[2].strip() for x in lines if x.startswith(key)), "")
 
 
 def user_code(spec: TrialSpec) -> dict[str, str]:
