@@ -65,6 +65,27 @@ def format_share(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}"
 
 
+def format_percent(share: float) -> str:
+    """A share in percent with at most one decimal: 5%, 22.5%."""
+    return f"{round(100 * share, 1):g}%"
+
+
+SMALLEST_P: Final = 0.001
+
+
+def format_p(p: float) -> str:
+    """A p-value for reading: 0.034, 1, < 0.001, but never 0; "-" if it is NaN."""
+    if math.isnan(p):
+        return NONE
+    return f"{p:.2g}" if p >= SMALLEST_P else f"< {SMALLEST_P}"
+
+
+def p_is(p: float) -> str:
+    """A p-value in a sentence: "p = 0.034", "p < 0.001"."""
+    text = format_p(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def power_of_ten(value: float) -> str:
     """A power of ten, its negative or 0, with superscript digits: −10³."""
     if not value:

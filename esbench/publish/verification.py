@@ -14,7 +14,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Final, final
 
-from esbench.core.units import NONE, counted
+from esbench.core.units import NONE, counted, p_is
 from esbench.results.statistics.significance import (
     LEVEL,
     PERMUTATIONS,
@@ -197,7 +197,7 @@ def sentences(verification: Verification) -> list[str]:
         needed = f"{verification.needed} seeds or more, all with finite scores"
         test = f"no test of the scores, which takes {needed}"
     else:
-        test = f"p = {verification.p_value:.2g} for a difference of the scores of {trials}"
+        test = f"{p_is(verification.p_value)} for a difference of the scores of {trials}"
     why = f"changed: {'; '.join(verification.changed)}"
     if not verification.changed:
         why = SCORING_CHANGED if first.parts_at == SCORE_ONLY else TRAINING_CHANGED

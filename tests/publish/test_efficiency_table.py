@@ -51,7 +51,6 @@ def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
     (by_area,) = score_table(tmp_path / "run", statistic="area")
     assert row.area == pytest.approx(by_area.normalized(by_area.score))
     assert by_area.diverged == 1
-    assert (row.unfinished, row.empty) == (0, 0)
 
 
 def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
@@ -114,18 +113,19 @@ def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
     assert dict(zip(header, texts, strict=True))["env_steps"] == "inf"
 
 
-def test_unfinished_runs_count_as_far_as_they_went(tmp_path: Path) -> None:
-    budget = {"env_steps": 400}
-    fast, slow, partial, empty = make_trials(tmp_path / "run", seeds=[0, 1, 2, 3], budget=budget)
+def test_unfinished_trials_are_left_out(tmp_path: Path) -> None:
+    fast, slow, partial, empty = make_trials(tmp_path, seeds=range(4), budget={"env_steps": 400})
+    write_trial(empty)
+    (none,) = efficiency_table(tmp_path, {})
+    assert (none.reached, none.runs, none.cell.unfinished) == (0, 0, 1)
+    assert "0 of 0" in sheet([none]).body[0]
     write_trial(fast, make_records([20.0, 120.0, 120.0, 120.0]), 0.0)
     write_trial(slow, make_records([20.0, 20.0, 20.0, 120.0]), 0.0)
-    write_trial(partial, make_records([20.0, 20.0]))
-    write_trial(empty)
-    (row,) = efficiency_table(tmp_path / "run", {}, window=1)
-    assert (row.reached, row.runs, row.unfinished, row.empty) == (2, 3, 1, 1)
-    assert row.expected_env_steps == (100 + 300 + 200) / 2
-    assert row.costs["env_steps"] == 300  # two of three go on after 100 steps, none after 300
-    assert row.area == pytest.approx((0.75 + 0.25) / 2)  # of the two that played 400 steps
+    write_trial(partial, make_records([120.0, 120.0]))
+    (row,) = efficiency_table(tmp_path, {}, window=1)
+    assert (row.reached, row.runs, row.cell.unfinished) == (2, 2, 2)
+    assert row.expected_env_steps == (100 + 300) / 2
+    assert row.area == pytest.approx((0.75 + 0.25) / 2)
 
 
 def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -> None:
@@ -172,13 +172,6 @@ def test_an_agent_whose_first_policy_is_not_evaluated_has_no_area(tmp_path: Path
     assert list(rows) == ["fast", "climber", "slow", "never"]  # by their cost
     assert math.isnan(rows["climber"].area)
     assert rows["slow"].area == pytest.approx(0.25)
-
-
-def test_a_trial_without_a_step_is_left_out(tmp_path: Path) -> None:
-    write_trial(make_trials(tmp_path)[0])
-    (none,) = efficiency_table(tmp_path, {})
-    assert (none.reached, none.runs, none.empty) == (0, 0, 1)
-    assert "0 of 0" in sheet([none]).body[0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, final
 from esbench.core.errors import UsageError, unknown
 from esbench.core.json_text import as_text
 from esbench.core.settings import Table
-from esbench.core.units import NONE, counted, format_number
+from esbench.core.units import NONE, counted, format_number, format_p
 from esbench.grids.trial_spec import flatten
 from esbench.publish.tables.render_table import (
     Column,
@@ -25,7 +25,7 @@ from esbench.publish.tables.render_table import (
     make_sheet,
     records,
 )
-from esbench.publish.tables.table_notes import SEED_SCORES, TAIL, seeds_notes
+from esbench.publish.tables.table_notes import SEED_SCORES, TAIL, left_out, seeds_notes
 from esbench.results.cell import (
     Cell,
     cells_named,
@@ -192,7 +192,7 @@ COLUMNS: Final[tuple[Column[Pair], ...]] = (
     *_side_columns("b", "second"),
     *_estimate_columns("difference", "A - B", format_number),
     *_estimate_columns("improvement", "P(A > B)", "{:.2f}".format),
-    Column("p_value", None, "p", "{:.2g}".format),
+    Column("p_value", None, "p", format_p),
     Column("effect_size", attrgetter("comparison.effect_size"), "g", _signed),
     Column("", attrgetter("tails"), "Tails", lambda tails: ",\n".join(map(format_number, tails))),
 )
@@ -216,7 +216,8 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
         }
         body.append([across.get(name, "") for name in table.header])
     notes = [
-        f"Scores: interquartile means over seeds of {SEED_SCORES[sides.statistic]}.",
+        f"Scores: interquartile means (IQM) over seeds of {SEED_SCORES[sides.statistic]}.",
+        *left_out(number for pair in sides.pairs for number in pair.comparison.runs),
         "A - B: with its 95 % percentile bootstrap interval.",
         "P(A > B): probability that a run of A beats one of B, with Newcombe's 95 % interval.",
         "p: two-sided permutation test of the means, Holm-corrected. g: Hedges' effect size.",

@@ -32,7 +32,7 @@ from esbench.publish.tables.render_table import (
 )
 from esbench.publish.tables.table_notes import command_notes, grouped, seeds_notes
 from esbench.results.cell import Cell
-from esbench.results.run import COSTS, Run
+from esbench.results.run import COSTS
 from esbench.results.sources import read_folder
 from esbench.results.statistics.curves import (
     WINDOW,
@@ -51,14 +51,13 @@ class Efficiency:
 
     Attributes:
         target: the score to reach; NaN if there is none, as are the numbers that depend on it.
-        reached, runs: the number of runs that reached it, and of trials with a training step.
+        reached, runs: the number of runs that reached it, and of those that are done.
         share: their quotient, with Wilson's interval, NaN with fewer than three runs.
         costs: by then, median over all runs, by the names of ``COSTS``.
         expected_env_steps: COCO's expected running time.
-        mean_return: up to ``area_env_steps``, which an environment's cells share: IQM over the runs
-            that spent this budget, with its 95 % bootstrap interval.
+        mean_return: up to ``area_env_steps``, which an environment's cells share: IQM over the
+            runs, with its 95 % bootstrap interval.
         diverged: the number of these runs with a return that is not finite.
-        unfinished: the number of runs without a result, for which only what they reached counts.
     """
 
     cell: Cell
@@ -71,7 +70,6 @@ class Efficiency:
     mean_return: Estimate
     area_env_steps: float
     diverged: int
-    unfinished: int
 
     @property
     def area(self) -> float:
@@ -83,11 +81,6 @@ class Efficiency:
         """The interval of ``area``."""
         low, high = map(self.cell.normalized, (self.mean_return.low, self.mean_return.high))
         return low, high
-
-    @property
-    def empty(self) -> int:
-        """The number of trials without a training step, which are left out."""
-        return len(self.cell.runs) - self.runs
 
 
 def _cost(name: str) -> Callable[[Efficiency], float]:
@@ -129,7 +122,8 @@ COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
     Column("area_high", lambda row: row.area_interval[1]),
     Column("", None, "Area", _area, optional=True),
     Column("mean_return", attrgetter("mean_return.value")),
-    *map(Column, ("area_env_steps", "unfinished", "empty")),
+    Column("area_env_steps"),
+    Column("unfinished", attrgetter("cell.unfinished")),
     Column("center", attrgetter("cell.evaluates_policy")),
     Column("cut", attrgetter("cell.cuts_episodes")),
     Column("commands", attrgetter("cell.commands")),
@@ -210,24 +204,19 @@ def sheet(rows: Sequence[Efficiency], window: int = WINDOW, *, terminal: bool = 
 
 
 def _rows(group: Sequence[Cell], targets: Mapping[str, float], window: int) -> list[Efficiency]:
-    runs = [[run for run in cell.started if run.curve["env_steps"][-1]] for cell in group]
-    budget = _common_budget(group, runs)
+    searches = [cell for cell in group if not cell.is_agent]
+    budgets = [float(cell.budget) for cell in searches]
+    budgets += [run.budget for cell in searches for run in cell.done]
+    budget = min(budgets, default=math.nan)
     rows = []
-    for cell, members in zip(group, runs, strict=True):
+    for cell in group:
         target = targets.get(cell.environment, targets.get("", cell.reference_score))
-        rows.append(_row(cell, members, target, budget, window))
+        rows.append(_row(cell, target, budget, window))
     return rows
 
 
-def _common_budget(group: Sequence[Cell], runs: Sequence[Sequence[Run]]) -> float:
-    """The smallest budget of the searches and their runs; NaN if there is none."""
-    ends = [cell.budget for cell in group if not cell.is_agent]
-    done = [run.budget for own in runs for run in own if run.done and not run.is_agent]
-    return float(min([*ends, *done], default=math.nan))
-
-
-def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: int) -> Efficiency:
-    limits = cell.spec["budget"]
+def _row(cell: Cell, target: float, budget: float, window: int) -> Efficiency:
+    runs, limits = cell.done, cell.spec["budget"]
     if limits["target_return"] == target:  # the runs have stopped at it, by their own window
         window = min(window, limits["target_window"])
     found = [run.first_totals(np.array([target]), window) for run in runs]
@@ -236,7 +225,7 @@ def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: 
     known = bool(runs) and not math.isnan(target)
     reached = int(np.isfinite(totals["env_steps"]).sum()) if known else 0
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
-    means = _mean_returns(runs, budget)
+    means = [run.mean_return(budget) for run in runs if not run.is_agent]
     return Efficiency(
         cell=cell,
         target=target,
@@ -247,31 +236,19 @@ def _row(cell: Cell, runs: Sequence[Run], target: float, budget: float, window: 
         expected_env_steps=expected_running_time(totals["env_steps"], ends) if known else math.nan,
         mean_return=_iqm_with_interval(means, cell),
         area_env_steps=budget,
-        diverged=means.count(None) if cell.evaluates_policy else 0,
-        unfinished=sum(not run.done for run in runs),
+        diverged=sum(map(math.isnan, means)) if cell.evaluates_policy else 0,
     )
 
 
-def _mean_returns(runs: Sequence[Run], budget: float) -> list[float | None]:
-    """The mean return of each run of a search; None if it is not finite.
-
-    A run that is not done counts only if it has spent the budget.
-    """
-    searches = [run for run in runs if not run.is_agent]
-    spent = [r for r in searches if r.done or r.curve["env_steps"][-1] >= budget]
-    means = [run.mean_return(budget) for run in spent]
-    return [mean if math.isfinite(mean) else None for mean in means]
-
-
-def _iqm_with_interval(means: Sequence[float | None], cell: Cell) -> Estimate:
+def _iqm_with_interval(means: Sequence[float], cell: Cell) -> Estimate:
     """The IQM of the mean returns of runs, and its interval; NaN if none is finite.
 
     A run that diverged counts as in ``seed_scores``.
     """
-    if all(mean is None for mean in means):
+    if all(map(math.isnan, means)):
         return Estimate(math.nan, math.nan, math.nan)
     random = cell.frozen.random.mean if cell.frozen.random else math.inf
-    (values,) = diverged_as_worst([means], random)
+    (values,) = diverged_as_worst([[None if math.isnan(m) else m for m in means]], random)
     low, high = bootstrap_interval(values)
     return Estimate(float(iqm(values)), float(low), float(high))
 
@@ -292,11 +269,8 @@ def _footnotes(rows: Sequence[Efficiency], window: int, header: Sequence[str]) -
             f"({listed}), where 0 is the random policy and 1 the reference; IQM over seeds."
         )
     notes += seeds_notes([row.runs for row in rows])
-    if unfinished := sum(row.unfinished for row in rows):
-        runs = counted(unfinished, "run")
-        notes.append(f"{runs} without a result: what they have reached so far counts.")
-    if empty := sum(row.empty for row in rows):
-        notes.append(f"{counted(empty, 'trial')} without a training step left out.")
+    if unfinished := sum(row.cell.unfinished for row in rows):
+        notes.append(f"{counted(unfinished, 'trial')} without a result left out.")
     notes += grouped((row.cell.title, text) for row in rows for text in _of_row(row))
     return notes + command_notes({row.cell.title: row.cell.commands for row in rows})
 

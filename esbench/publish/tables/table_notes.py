@@ -11,11 +11,17 @@ from esbench.core.units import counted, format_share, format_steps
 from esbench.publish.tables.render_table import INTERVAL
 from esbench.results.cell import TOLERATED, Cell, normalized_scores
 from esbench.results.run import Variety
-from esbench.results.statistics.estimates import MIN_RUNS, EpisodeStatistic, Overall, overall
+from esbench.results.statistics.estimates import (
+    MIN_RUNS,
+    TRIMMED,
+    EpisodeStatistic,
+    Overall,
+    overall,
+)
 from esbench.results.statistics.significance import LEVEL
 
 FEW_SEEDS: Final = 10
-NARROW_BELOW: Final = 6  # seeds: intervals of fewer cover too little
+COVERED: Final = {3: 75, 4: 88, 5: 90}  # percent, by seeds: plots/error_rates.md
 ONE_EPISODE: Final = (
     "every held-out episode is the same one, because the environment is deterministic. The score "
     "is that of one trajectory, which a policy can memorize."
@@ -52,6 +58,7 @@ def score_notes(rows: Sequence[Cell], header: Sequence[str], more: Sequence[str]
     hardware = dict.fromkeys(item for row in rows for item in row.hardware)
     return [
         f"Score: interquartile mean (IQM) over seeds of {SEED_SCORES[rows[0].statistic]}.",
+        *left_out([len(row.scores) for row in rows]),
         f"{INTERVAL}: percentile bootstrap over seeds.",
         *(text for name, text in COLUMN_NOTES.items() if name in header),
         *[STANDINGS] * any(row.standing for row in rows),
@@ -114,12 +121,20 @@ def grouped(notes: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(own)}: {text}" for text, own in titles.items()]
 
 
+def left_out(seeds: Iterable[int]) -> list[str]:
+    """A note on what the IQM leaves out, from the number of seeds of each row."""
+    cuts = {number: int(TRIMMED * number) for number in sorted({*seeds}, reverse=True) if number}
+    texts = [f"{cut or 'none'} of {number}" for number, cut in cuts.items()]
+    return [f"IQM: leaves out, at each end, {', '.join(texts)} seeds."] * bool(texts)
+
+
 def seeds_notes(seeds: Sequence[int]) -> list[str]:
     """Cautions about rows with few seeds, from the number of seeds of each row."""
+    covered = [f"{share} % with {number}" for number, share in COVERED.items() if number in seeds]
     limits = {
         (0, FEW_SEEDS): "the order of close scores may be chance.",
-        (MIN_RUNS, NARROW_BELOW): "intervals are too narrow. With 3 seeds, they cover about 75 % "
-        "instead of 95 %.",
+        (MIN_RUNS, max(COVERED) + 1): "intervals are too narrow. Instead of 95 %, they cover about "
+        f"{', '.join(covered)} seeds.",
         (1, MIN_RUNS): "no interval.",
     }
     return [
