@@ -34,6 +34,8 @@ def baseline(
     out: str | Path | None = None,
     replace: bool = False,
     statistic: Statistic = "mean",
+    power: float | None = None,
+    margin: float | None = None,
 ) -> Baseline:
     """Save scores, digests, settings and versions to a file that later runs are checked against.
 
@@ -42,6 +44,9 @@ def baseline(
         out: output file.
         replace: replace an existing file.
         statistic: as ``table``.
+        power: share of checks of unchanged code to end 'no worse' in all cells (default: 0.8); the
+            margin of every cell is chosen for it.
+        margin: smallest relevant drop in every cell, as a share of the score range, instead.
 
     Returns:
         The content of the file; without ``out``, it is not written.
@@ -53,17 +58,25 @@ def baseline(
     Examples:
         >>> frozen = esbench.baseline("out", out="baseline.json", replace=True)
     """
-    from esbench.results.baselines import freeze, write_baseline
+    from esbench.publish.gate.choose_margin import with_margins
+    from esbench.results.baselines import freeze, require_new, write_baseline
+    from esbench.results.statistics.judgment import POWER, require_margin
     from esbench.store.provenance import command
 
-    if out is None:
-        if replace:
-            raise UsageError("--replace: expected --out, the file to replace")
-        return freeze(Path(folder), command(), statistic)
-    file = Path(out)
-    _require_output("--out", file)
-    frozen = freeze(Path(folder), command(), statistic)
-    write_baseline(file, frozen, replace)
+    if out is None and replace:
+        raise UsageError("--replace: expected --out, the file to replace")
+    if power is not None and margin is not None:
+        raise UsageError("--power with --margin: expected one of them")
+    if power is not None and not 0 < power < 1:
+        raise UsageError(f"--power {power}: expected a share above 0 and below 1, as 0.8")
+    if margin is not None:
+        require_margin(margin)
+    if out is not None:
+        _require_output("--out", Path(out))
+        require_new(Path(out), replace)
+    frozen = with_margins(freeze(Path(folder), command(), statistic), power or POWER, margin)
+    if out is not None:
+        write_baseline(Path(out), frozen, replace)
     return frozen
 
 
@@ -74,7 +87,7 @@ def check(
     baseline: str | Path,
     statistic: Statistic | None = None,
     alpha: float = 0.01,
-    margin: float = 0.05,
+    margin: float | None = None,
     exact: bool = False,
     allow_inconclusive: bool = False,
     until_conclusive: bool = False,
@@ -92,7 +105,8 @@ def check(
         baseline: a file written by 'esbench baseline'.
         statistic: refuse a baseline with another statistic (default: accept any).
         alpha: largest probability of a false alarm, over all cells and looks.
-        margin: smallest relevant drop, as a share of the score range.
+        margin: smallest relevant drop, as a share of the score range (default: that of each cell of
+            the baseline, or 0.05 if it has none).
         exact: also fail if digests changed.
         allow_inconclusive: exit with 0 if there are too few seeds.
         until_conclusive: train more seeds into ``folder`` until every verdict is conclusive.

@@ -25,6 +25,7 @@ LEADERBOARD: Final = "Leaderboard"
     GATE,
     gating.baseline,
     "esbench baseline out --out results/baselines/mine.json",
+    "esbench baseline out --power 0.95 --out results/baselines/mine.json",
     "esbench baseline out --suggest",
     "esbench baseline out --statistic tail --out tail.json",
 )
@@ -36,29 +37,22 @@ def _baseline(
             "--suggest", help="Print which numbers of seeds and margins these scores allow."
         ),
     ] = False,
-    power: Annotated[
-        float | None,
-        typer.Option(
-            help="With --suggest, share of unchanged checks that end 'no worse' (default: 0.8)."
-        ),
-    ] = None,
 ) -> None:
     from esbench.cli.console import Terminal
     from esbench.cli.printing import print_baseline, print_suggestions
-    from esbench.publish.gate.check import suggestions
+    from esbench.publish.gate.choose_margin import suggestions
     from esbench.results.statistics.judgment import POWER
 
     if values["out"] is None and not suggest:
         raise UsageError("--out is missing; expected a file, or --suggest to write none")
-    if power is not None and not (suggest and 0 < power < 1):
-        raise UsageError(f"--power {power}: expected a share such as 0.8, and --suggest")
-    frozen = gating.baseline(**values)
+    power = values["power"] or POWER
+    with Terminal().working("simulating checks"):
+        frozen = gating.baseline(**values)
+        found = suggestions(frozen) if suggest else []
     if values["out"] is not None:
-        print_baseline(frozen, values["out"])
+        print_baseline(frozen, values["out"], None if values["margin"] else power)
     if suggest:
-        with Terminal().working("simulating checks"):
-            found = suggestions(frozen, power or POWER)
-        print_suggestions(found, power or POWER)
+        print_suggestions(found, power)
 
 
 @command(

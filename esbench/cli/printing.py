@@ -16,12 +16,13 @@ from rich.text import Text
 
 from esbench.app.display import FEW_GENERATIONS, few_generations
 from esbench.cli.console import print_sheet, show
-from esbench.core.arrays import Vector
+from esbench.core.arrays import Floats, Vector
 from esbench.core.units import (
     NONE,
     counted,
     format_duration,
     format_number,
+    format_percent,
     format_steps,
     three_digits,
 )
@@ -34,7 +35,7 @@ if TYPE_CHECKING:  # slow to import
     from esbench.bench.training_speed import Throughput
     from esbench.experiment.engines import Schedule
     from esbench.publish.diagnosis import Diagnosis
-    from esbench.publish.gate.check import CheckReport, Suggestion
+    from esbench.publish.gate.check import CheckReport
     from esbench.publish.history import CellHistory
     from esbench.publish.tables.comparison_table import Sides
     from esbench.results.baselines import Baseline
@@ -44,7 +45,7 @@ if TYPE_CHECKING:  # slow to import
 
 NUMERIC: Final = {
     *("trials", "done", "generation", "steps left", "steps/s", "time left"),
-    *("seeds", "mean", "random", "reference"),
+    *("seeds", "mean", "random", "reference", "margin"),
     *("start", "middle", "end"),
     *("tried", "pruned", "failed", "best", "importance", "default score"),
 }
@@ -332,16 +333,32 @@ VERDICT_STYLES: Final = {
 }
 
 
-def print_baseline(baseline: Baseline, path: Path) -> None:
-    """Print the contents of a baseline."""
+def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
+    """Print the contents of a baseline, whose margins were chosen for a power or given."""
     from esbench.publish.gate.render_check import judged_notes
 
     cells = baseline.to_cells()
-    table = plain_table("cell", "seeds", "mean", "random", "reference")
+    table = plain_table("cell", "seeds", "mean", "random", "reference", "margin")
     for cell in cells:
         numbers = (float(np.mean(cell.scores)), cell.random_score, cell.reference_score)
-        table.add_row(Text(cell.title), str(len(cell.runs)), *map(format_number, numbers))
+        texts = [*map(format_number, numbers), format_percent(cell.margin)]
+        table.add_row(Text(cell.title), str(len(cell.runs)), *texts)
     show(table)
+    show(
+        "margin: the smallest drop that matters to a check, as a share of the range from random "
+        "actions to the reference"
+        + (
+            f", chosen so that {power:.0%} of checks of unchanged code with as many seeds pass. "
+            "With equal digests, all pass."
+            if power
+            else "."
+        )
+    )
+    if wide := [cell.title for cell in cells if power and cell.margin > WIDE_MARGIN]:
+        show(
+            f"A check hardly notices drops: {', '.join(wide)}. Expected more seeds, or settings "
+            "and a budget with which every seed learns."
+        )
     for note in judged_notes(cells):
         show(note)
     for cell in cells:
@@ -369,6 +386,9 @@ def print_baseline(baseline: Baseline, path: Path) -> None:
     show(f"{path}: {counted(len(cells), 'cell')} frozen")
 
 
+WIDE_MARGIN: Final = 0.5
+
+
 def _is_weak(cell: Cell) -> bool:
     return cell.statistic == "mean" and float(np.mean(cell.scores)) <= cell.random_score
 
@@ -378,21 +398,23 @@ def _all_equal(cell: Cell) -> bool:
     return len(cell.runs) > 1 and len(known) == 1 and cell.statistic != "area"
 
 
-def print_suggestions(suggestions: Sequence[Suggestion], power: float) -> None:
+def print_suggestions(suggestions: Sequence[tuple[str, int, Floats]], power: float) -> None:
     """Print how often unchanged checks would be decided, and the margin for the wanted power."""
+    from esbench.publish.gate.choose_margin import smallest
+
     default, wanted = f"no worse at {MARGIN:.0%}", f"margin for {power:.0%}"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("cell", "seeds", default, wanted):
         table.add_column(name, justify="left" if name == "cell" else "right")
-    for found in suggestions:
-        margin = "above 50%" if found.margin is None else f"{found.margin:.1%}"
-        table.add_row(Text(found.cell), str(found.seeds), f"{found.no_worse:.0%}", margin)
+    for cell, seeds, needed in suggestions:
+        margin = smallest(needed, power)
+        texts = f"{np.mean(needed <= MARGIN):.0%}", format_percent(margin) if margin else NONE
+        table.add_row(Text(cell), str(seeds), *texts)
     show(
         table,
-        f"{default}: share of unchanged checks with this verdict, at the default margin. Margins "
-        "are shares of the range from random actions to the reference, for 'esbench check "
-        "--margin'. Baseline and check have the same number of seeds; their scores are drawn from "
-        "those of this folder.",
+        f"{default}: share of unchanged checks of one cell with this verdict, at this margin. "
+        "Margins are shares of the range from random actions to the reference. Baseline and check "
+        "have the same number of seeds; their scores are drawn from those of this folder.",
     )
 
 

@@ -27,6 +27,7 @@ from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
+from esbench.results.statistics.judgment import MARGIN
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance import Origin, changed_since, now, place_in, was_mixed
@@ -59,7 +60,8 @@ class FrozenCell(Settings):
 
     ``spec`` has no seed. It is null if esbench did not train the trials. Of the settings of its
     algorithm, ``defaults`` were not given: their values belong to the code that is judged. The ends
-    of the range are mean returns, whatever statistic is judged.
+    of the range are mean returns, whatever statistic is judged. Without ``margin``, the smallest
+    drop that matters is that of versions that had one for all cells.
     """
 
     environment: str
@@ -71,6 +73,7 @@ class FrozenCell(Settings):
     reference_score: float
     reference_source: str
     episode_statistic: EpisodeStatistic = "mean"
+    margin: Annotated[float | None, Field(gt=0, le=1, exclude_if=lambda m: m is None)] = None
     trials: tuple[FrozenTrial, ...] = Field(min_length=1)
 
     @field_validator("spec")
@@ -121,6 +124,7 @@ class FrozenCell(Settings):
             frozen=Scores(random=random, references=(reference,)),
             defaults=self.defaults,
             statistic=self.episode_statistic,
+            margin=self.margin or MARGIN,
             scores=tuple(diverged_as_worst([scores], self.random_score)[0]),
         )
 
@@ -256,9 +260,14 @@ def _consistent(baseline: Baseline, source: str) -> Baseline:
 
 def write_baseline(path: Path, baseline: Baseline, replace: bool = False) -> None:
     """Write a baseline; a UsageError if this is not possible or would replace a file unasked."""
+    require_new(path, replace)
+    write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
+
+
+def require_new(path: Path, replace: bool) -> None:
+    """Raises UsageError for a file that exists and may not be replaced."""
     if path.exists() and not replace:
         raise UsageError(f"{path} exists; use --replace to overwrite it")
-    write_bytes(path, as_text(baseline.model_dump(mode="json")).encode())
 
 
 def judged_spec(cell: Cell, seed: int) -> TrialSpec:

@@ -27,6 +27,7 @@ from esbench.results.statistics.estimates import (
     iqm,
     normalized,
 )
+from esbench.results.statistics.judgment import MARGIN
 from esbench.results.statistics.significance import Standing, standings
 from esbench.store.provenance import mixture
 from esbench.store.trial_folder import TrialFolder
@@ -55,6 +56,7 @@ class Cell(NamedCell):
         scores: of the done runs, those that diverged as in ``seed_scores``.
         standing: "best" among the cells of the environment, "tied" if not significantly worse.
         setting: the value of the setting that a table sorts by, if any.
+        margin: the smallest drop that matters to a check, as a share of the range.
         selected: IQM over seeds of the held-out score of the best policy instead of the final one.
     """
 
@@ -70,6 +72,7 @@ class Cell(NamedCell):
     scores: tuple[float, ...] = ()
     standing: Standing = ""
     setting: Any = None
+    margin: float = MARGIN
     selected: float = math.nan
 
     @property

@@ -50,7 +50,7 @@ def test_a_run_that_diverged_counts_as_the_worst_in_each_mean(
     write_scores(tmp_path / "out", [200.0, math.nan, math.nan, 200.0])
     write_scores(tmp_path / "other", [1.0], algorithms={"snes": {}})
     frozen = freeze(tmp_path / "out", "")
-    print_baseline(frozen, tmp_path / "b.json")
+    print_baseline(frozen, tmp_path / "b.json", None)
     printed = capsys.readouterr().out
     assert "openai_es on CartPole-v1: 2 runs diverged, counted as the worst." in printed
     mean = (200.0 + 22.63) / 2

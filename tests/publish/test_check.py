@@ -51,7 +51,13 @@ def same(tmp_path: Path, base: Path) -> Path:
 @pytest.mark.parametrize(
     ("before", "scores", "verdict", "code", "words"),
     [
-        (GOOD, [490.0 + score / 50 for score in GOOD], Verdict.NO_WORSE, 0, "margin is excluded"),
+        (
+            GOOD,
+            [490.0 + score / 50 for score in GOOD],
+            Verdict.NO_WORSE,
+            0,
+            "a drop of 5%, the margin",
+        ),
         (GOOD, [score - 23 for score in GOOD], Verdict.INCONCLUSIVE, 4, "too near the margin"),
         (GOOD, [score + 100 for score in GOOD], Verdict.IMPROVEMENT, 0, "20.9% of the range high"),
         (GOOD, WIDE, Verdict.INCONCLUSIVE, 4, r"about \d+ seeds"),

@@ -27,7 +27,7 @@ def test_the_same_run_passes_and_fresh_seeds_decide_on_another(
         given = {"population_size", *recorded["inherited"]}
         settings = {*recorded["spec"]["algorithm"]["settings"]}
         assert settings & {*recorded["defaults"]} == settings - given
-    code, out, _ = esbench("baseline", "base", "--out", "new/b.json")
+    code, out, _ = esbench("baseline", "base", "--out", "new/b.json", "--margin", "0.05")
     assert code == 0
     assert "new/b.json" in out
     assert re.search("5 seeds .*: openai_es on CartPole-v1", out)  # with 3, p is at least 1/20
@@ -67,7 +67,7 @@ def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Pat
     files = ["--markdown", "new/c.md", "--junit", "c.xml", "--json", "c.json"]
     code, out, _ = esbench("check", "bad", "--baseline", "b.json", *files)
     assert code == 1
-    assert "openai_es on CartPole-v1: regression: 20.9% of the range lower, p = 7.8e-05" in out
+    assert "openai_es on CartPole-v1: regression: 20.9% of the range lower, p < 0.001" in out
     assert (tmp_path / "new" / "c.md").read_text().startswith("### esbench check: FAILED")
     assert ElementTree.parse(tmp_path / "c.xml").getroot()[0].get("failures") == "1"
     assert json.loads((tmp_path / "c.json").read_text())["exit_code"] == 1
@@ -86,7 +86,9 @@ BAD = {
     "check out --baseline b.json --json b.json": "--json b.json is the file of --baseline",
     "check out --baseline b.json --json x --junit x": "--json x is the file of --junit",
     "check out --baseline bb.json": "did you mean 'b.json'",
-    "baseline out --out x.json --power 0.9": "--suggest",
+    "baseline out --out x.json --power 1.5": "--power 1.5: expected a share",
+    "baseline out --out x.json --margin 5": "margin = 5.0: expected a share",
+    "baseline out --out x.json --power 0.9 --margin 0.1": "--power with --margin",
     "check out --baseline b.json --junit out --json new/c.json": "out is a folder; expected a file",
     "check out --baseline b.json --alpha 1e-7": "alpha = 1e-07 for 1 cell: expected about 1e-05",
     "baseline out --out .": ". is a folder; expected a file",
@@ -108,7 +110,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(esbench: Run, tmp_path: P
 def test_suggestions_come_from_the_spread_of_the_scores(
     esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("esbench.publish.gate.check.CHECKS", 40)
+    monkeypatch.setattr("esbench.publish.gate.choose_margin.CHECKS", 40)
     write_scores(tmp_path / "narrow", GOOD)
     write_scores(tmp_path / "wide", [score - 300 * (i % 4 == 0) for i, score in enumerate(GOOD)])
     shares = {}

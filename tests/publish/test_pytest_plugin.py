@@ -12,7 +12,7 @@ import pytest
 from command_line import finished
 
 from esbench.core.errors import UsageError
-from esbench.publish.gate.agent_gate import AgentGate, AgentSession
+from esbench.publish.gate.agent_gate import AgentGate
 from esbench.results.baselines import read_baseline
 
 
@@ -65,7 +65,7 @@ def test_the_same_scores_other_seeds_and_small_drops_pass(path: Path) -> None:
 @pytest.mark.parametrize(
     ("drop", "seeds", "words", "when_allowed"),
     [
-        (100.0, 8, r"regression: .*20\.9%.*p = 7.8e-05", False),
+        (100.0, 8, r"regression: .*20\.9%.*p < 0.001", False),
         (math.inf, 8, "regression", False),  # every seed diverges: no better than random
         (100.0, 1, "inconclusive: .*--esbench-allow-inconclusive", True),
         (0.0, 7, "7 seeds; expected 8", True),  # the one left out may be the one that fails
@@ -88,7 +88,7 @@ def test_seeds_that_diverge_count_as_the_worst_in_each_mean(tmp_path: Path) -> N
         hold(tmp_path / "b.json", diverges)
     gate = AgentGate(tmp_path / "b.json", update=True, allow_inconclusive=False)
     gate(diverges, "mine", environment="CartPole-v1")
-    assert re.search(rf"493\.0 \(8 seeds\) -> {worst[5:]}", gate.session.lines(cells=1)[0])
+    assert re.search(rf"493\.0 \(8 seeds\) -> {worst[5:]}", gate.lines(None)[0])
 
 
 def test_the_cells_of_a_file_share_the_level(tmp_path: Path) -> None:
@@ -176,8 +176,7 @@ def test_what_another_session_freezes_meanwhile_is_kept(path: Path) -> None:
 
 
 def test_a_name_belongs_to_one_call(path: Path) -> None:
-    session = AgentSession()
-    gates = [AgentGate(path, False, False, test=test, session=session) for test in "ab"]
+    gates = [*map(AgentGate(path, False, False).of_test, "ab")]
     gates[0](Agent(), "mine", environment="CartPole-v1")
     for gate in gates:
         with pytest.raises(UsageError, match="already checked by a; expected another name"):
@@ -220,7 +219,7 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester, suite: Suite) 
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["mine on CartPole-v1: inconclusive: mean 471*"])
     result = suite(1.0, *file, "--esbench-update")
-    result.stdout.fnmatch_lines(["frozen: mine on CartPole-v1: mean 493* -> 492*(8 seeds)"])
+    result.stdout.fnmatch_lines(["frozen: mine on CartPole-v1: mean 493* -> 492*, margin 5%"])
     (pytester.path / "b.json").write_text("{")
     result = suite(0.0, *file)
     result.assert_outcomes(failed=1)
@@ -244,13 +243,13 @@ def test_what_cannot_fail_says_so(tmp_path: Path) -> None:
     freeze(path, seeds=4)
     with pytest.raises(pytest.fail.Exception, match="no drop can fail.* 5 "):
         hold(path, Agent(drop=300.0), last=4)
-    session = AgentSession()
+    gate = AgentGate(tmp_path / "c.json", True, False)
     for test in "abc":  # five seeds are enough for two cells, and not for three
-        gate = AgentGate(tmp_path / "c.json", True, False, test=test, session=session)
-        gate(Agent(), test, environment="CartPole-v1", seeds=range(5))
-    noted = [line.endswith("fewer than 6 seeds") for line in session.lines(cells=3)]
+        before = read_baseline(gate.path) if gate.path.exists() else None
+        gate.of_test(test)(Agent(), test, environment="CartPole-v1", seeds=range(5))
+    noted = [line.endswith("fewer than 6 seeds") for line in gate.lines(read_baseline(gate.path))]
     assert noted == [True] * 3
-    assert not any("fewer" in line for line in session.lines(cells=2))
+    assert not any("fewer" in line for line in gate.lines(before))
 
 
 def test_sessions_that_do_not_use_the_gate_do_not_import_it() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_checks import DISTRIBUTIONS, Judge, normal, rates, with_failures
+from simulated_checks import DISTRIBUTIONS, normal, rates, with_failures
 
 from esbench.core.errors import UsageError
 from esbench.results.statistics.judgment import (
+    MARGIN,
     MOST_RESAMPLES,
     RESAMPLES_PER_LEVEL,
     GateRules,
@@ -97,7 +98,7 @@ def test_a_rise_of_most_seeds_does_not_hide_that_more_seeds_fail() -> None:
     base = np.linspace(0.88, 0.92, 16)
     scores = np.concatenate([np.linspace(0.98, 1.0, 12), np.linspace(0.0, 0.1, 4)])
     (found,) = judged(sample(base, scores))
-    assert found.change < -RULES.margin < RULES.margin < found.iqm_change
+    assert found.change < -MARGIN < MARGIN < found.iqm_change
     assert found.p_gain <= RULES.level
     assert found.verdict is Verdict.INCONCLUSIVE
     (mirrored,) = judged(sample(-base, -scores))
@@ -143,45 +144,14 @@ def test_rules_out_of_range_are_refused(name: str, value: float) -> None:
 quick = partial(judge, resamples=2000)
 
 
-def trustworthy(judge_: Judge, repetitions: int = 300) -> list[str]:
-    """The faults in a gate's error rates; none for a trustworthy one."""
-    problems = []
-    mixed = [*DISTRIBUTIONS.values(), normal]
-    common = {"runs": 8, "rules": RULES, "repetitions": repetitions}
-    unchanged = rates(judge_, mixed, drop=0.0, **common)  # type: ignore[arg-type]
-    if unchanged.failed > 0.03:
-        problems.append(f"{unchanged.failed:.1%} false alarms")
-    if unchanged.passed < 0.3:
-        problems.append(f"only {unchanged.passed:.1%} of what is unchanged is no worse")
-    broken = rates(judge_, [normal, normal, normal], drop=0.2, **common)  # type: ignore[arg-type]
-    if broken.caught < 0.9:
-        problems.append(f"{broken.caught:.1%} of clear drops caught")
-    if broken.passed > 0:
-        problems.append(f"{broken.passed:.1%} of clear drops called no worse")
-    return problems
-
-
-def always_passes(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgment | None]:
-    found = quick(samples, rules)
-    return [item and dataclasses.replace(item, verdict=Verdict.NO_WORSE) for item in found]
-
-
-def uncorrected(samples: Sequence[Sample | None], rules: GateRules) -> list[Judgment | None]:
-    """A gate that forgets that it looks at many cells, at the usual level, and has no margin."""
-    loose = GateRules(alpha=0.05, margin=0.0001)
-    return [found for sample in samples for found in quick([sample], loose)]
-
-
-def test_the_gate_can_be_trusted() -> None:
-    assert trustworthy(quick) == []
-
-
-@pytest.mark.parametrize(
-    ("double", "problem"),
-    [(always_passes, "of clear drops caught"), (uncorrected, "false alarms")],
-)
-def test_a_gate_that_cannot_be_trusted_is_found_out(double: Judge, problem: str) -> None:
-    assert any(problem in found for found in trustworthy(double, repetitions=150))
+def test_unchanged_cells_rarely_fail_and_clear_drops_are_always_caught() -> None:
+    common: dict[str, Any] = {"runs": 8, "rules": RULES, "repetitions": 300}
+    unchanged = rates(quick, [*DISTRIBUTIONS.values(), normal], drop=0.0, **common)
+    assert unchanged.failed <= 0.03
+    assert unchanged.passed >= 0.3
+    broken = rates(quick, [normal] * 3, drop=0.2, **common)
+    assert broken.caught >= 0.9
+    assert broken.passed == 0
 
 
 def test_the_number_of_seeds_it_asks_for_is_enough_four_times_in_five() -> None:

@@ -16,9 +16,10 @@ import pytest
 from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError, require_choice, require_finite, require_text
 from esbench.core.seeding import LARGEST_SEED
-from esbench.core.units import counted, format_number
+from esbench.core.units import counted, format_number, format_percent
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.publish.gate.choose_margin import with_margins
 from esbench.publish.gate.match_baseline import make_sample
 from esbench.publish.gate.render_check import judgment_text
 from esbench.results.baselines import (
@@ -32,7 +33,7 @@ from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import tail_mean
 from esbench.results.statistics.judgment import (
     ALPHA,
-    MARGIN,
+    POWER,
     GateRules,
     Verdict,
     judge,
@@ -58,41 +59,43 @@ class ScoredAgent(Protocol):
 
 
 @final
-@dataclass
-class AgentSession:
-    """The cells of a session by the test that has each, and what was found, in words.
-
-    ``frozen`` are such words for each cell that was written, with its seeds and its rules.
-    """
-
-    owners: dict[str, str] = field(default_factory=dict)
-    found: list[str] = field(default_factory=list)
-    frozen: list[tuple[str, int, GateRules]] = field(default_factory=list)
-
-    def lines(self, cells: int) -> list[str]:
-        """What was found and written; the file has this number of cells in the end."""
-        lines = list(self.found)
-        for text, seeds, rules in self.frozen:
-            fewest = seeds_to_fail(rules, cells)
-            note = f"; no drop can fail with fewer than {fewest} seeds" if seeds < fewest else ""
-            lines.append(f"{text}{note}")
-        return lines
-
-
-@final
 @dataclass(frozen=True)
 class AgentGate:
     """Compares agents' scores with the baseline in one file, or freezes them there.
 
-    ``test`` and ``session`` are for the errors of tests that share a name.
+    Attributes:
+        test: the test that uses it, which has the cells ``names``.
+        owners: the cells of the session by the test that has each.
+        found: what was found, in words.
+        frozen: such words by the cells that were written, with the seeds and rules of each.
     """
 
     path: Path
     update: bool
     allow_inconclusive: bool
     test: str = ""
-    session: AgentSession = field(default_factory=AgentSession)
     names: set[str] = field(default_factory=set)
+    owners: dict[str, str] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    frozen: dict[str, tuple[str, int, GateRules]] = field(default_factory=dict)
+
+    def of_test(self, test: str) -> AgentGate:
+        """The gate of one test in the same session."""
+        return replace(self, test=test, names=set())
+
+    def lines(self, baseline: Baseline | None) -> list[str]:
+        """What was found and written; ``baseline`` is the file in the end."""
+        cells = {} if baseline is None else {cell.name: cell for cell in baseline.cells}
+        lines = list(self.found)
+        for name, (text, seeds, rules) in self.frozen.items():
+            fewest = seeds_to_fail(rules, len(cells) or 1)
+            margin = cells[name].margin if name in cells else None
+            lines.append(
+                text
+                + (f", margin {format_percent(margin)}" if margin else "")
+                + (f"; no drop can fail with fewer than {fewest} seeds" if seeds < fewest else "")
+            )
+        return lines
 
     def __call__(
         self,
@@ -105,7 +108,7 @@ class AgentGate:
         reference_score: float | None = None,
         statistic: OwnStatistic = "mean",
         alpha: float = ALPHA,
-        margin: float = MARGIN,
+        margin: float | None = None,
     ) -> None:
         """Train an agent and fail the test if its scores dropped.
 
@@ -119,7 +122,8 @@ class AgentGate:
             reference_score: The other end of the range.
             statistic: "mean" judges the score; "tail" the mean of the worst 10 % of the returns.
             alpha: The probability of a false alarm over the whole file.
-            margin: The smallest drop that matters, as a share of the range.
+            margin: The smallest drop that matters, as a share of the range; by default that of the
+                file, which fits the spread of the scores.
 
         Raises:
             UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
@@ -164,7 +168,7 @@ class AgentGate:
 
     def _claim(self, cell: str) -> None:
         """Raises UsageError if this test or another one has a cell of that name."""
-        owner = self.session.owners.setdefault(cell, self.test)
+        owner = self.owners.setdefault(cell, self.test)
         if owner != self.test or cell in self.names:
             raise UsageError(f"{cell} is already checked by {owner}; expected another name")
         self.names.add(cell)
@@ -211,12 +215,12 @@ class AgentGate:
             origins=tuple(origins),
             cells=(*others, measured.model_copy(update={"trials": trials})),
         )
-        write_baseline(self.path, baseline, replace=True)
+        write_baseline(self.path, with_margins(baseline, POWER), replace=True)
         shown = [*(cell for cell in stored if cell.name == measured.name), measured]
         cells = [each.to_cell(()) for each in shown]
         means = " -> ".join(_mean_text(cell, np.array(cell.scores)) for cell in cells)
         text = f"frozen: {measured.name}: mean {means}"
-        self.session.frozen.append((text, len(trials), rules))
+        self.frozen[measured.name] = text, len(trials), rules
 
     def _problem(self, ours: Cell, theirs: Cell, baseline: Baseline, rules: GateRules) -> str:
         """Empty if the test passes."""
@@ -241,7 +245,7 @@ class AgentGate:
             return f"{ours.title}: {Verdict.INCONCLUSIVE.value}: {seeds} ({ALLOWED})"
         if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
             return f"{text} ({ALLOWED})"
-        self.session.found.append(text)
+        self.found.append(text)
         return ""
 
 

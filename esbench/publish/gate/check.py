@@ -9,32 +9,21 @@ largest number. A cell whose verdict stands is not trained further. Each look sp
 error levels; all parts together are the promised levels (``judgment.shares_of_looks``), so
 the promise holds however the looks depend on each other. The seeds of a look are the same after an
 interruption, so the same command continues the check.
-
-``suggestions`` are for choosing seeds and margins: both sides of an unchanged check are drawn with
-replacement from a baseline's own scores.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 from typing import Final, TypeAlias, final
 
-import numpy as np
-
-from esbench.core.arrays import Floats
-from esbench.core.errors import UsageError
-from esbench.core.seeding import Purpose, stream
-from esbench.core.units import counted
 from esbench.experiment.trials import Trial, trial_at
 from esbench.publish.gate.match_baseline import (
     CellReport,
     DigestResult,
     find_cell,
-    make_sample,
     match_cell,
 )
 from esbench.results.baselines import Baseline, judged_spec
@@ -42,11 +31,9 @@ from esbench.results.cell import Cell
 from esbench.results.sources import load_cells
 from esbench.results.statistics.judgment import (
     GateRules,
-    Sample,
     Verdict,
     judge,
     looks,
-    p_within,
     resamples_needed,
     shares_of_looks,
 )
@@ -59,12 +46,6 @@ EXIT_SAME: Final = 0
 EXIT_REGRESSION: Final = 1
 EXIT_NOT_MEASURED: Final = 3
 EXIT_INCONCLUSIVE: Final = 4
-
-SEEDS: Final = (8, 10, 16, 32)
-MARGINS: Final = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-CHECKS: Final = 200  # simulated, for each number of seeds
-FEWEST: Final = 5  # seeds of the baseline, to estimate the spread of its scores
-SPLITS: Final = 2000  # of each permutation test
 
 
 @final
@@ -113,7 +94,8 @@ def check(
     """Compare the trials below ``folder`` with a baseline.
 
     A cell needs at least as many seeds as the baseline has. The statistics of the tests are those
-    that the baseline names. ``CheckReport`` describes the flags.
+    that the baseline names, and so are the margins, unless the rules have one. ``CheckReport``
+    describes the flags.
     Errors are those of ``load_cells``.
     """
     rules = replace(rules, statistics=baseline.statistics)
@@ -211,56 +193,3 @@ def _part(cell: Cell, frozen: Cell, seeds: int) -> Cell:
     judged = _seeds(frozen, cell, seeds)
     runs = tuple(run for run in cell.runs if run.seed in judged)
     return replace(cell, runs=runs) if runs else cell
-
-
-@final
-@dataclass(frozen=True)
-class Suggestion:
-    """What checks of one cell with as many seeds as the baseline would say.
-
-    Attributes:
-        cell: such as "openai_es on CartPole-v1".
-        seeds: of the baseline and of the check.
-        no_worse: the share of unchanged checks that end with "no worse", at the default margin.
-        margin: the smallest of ``MARGINS`` with which this share reaches the wanted power; None if
-            none does.
-    """
-
-    cell: str
-    seeds: int
-    no_worse: float
-    margin: float | None
-
-
-def suggestions(baseline: Baseline, power: float) -> list[Suggestion]:
-    """The suggestions for every cell and each of ``SEEDS``; UsageError if a cell has too few."""
-    rules, found = GateRules(statistics=baseline.statistics), []
-    for cell in baseline.to_cells():
-        if len(cell.runs) < FEWEST:
-            few = counted(len(cell.runs), "seed")
-            raise UsageError(f"{cell.title} has {few}; expected {FEWEST} or more")
-        sample = make_sample(cell, [])
-        for seeds in SEEDS:
-            needed = _margins_needed(sample.baseline / sample.span, seeds, rules)
-            enough = (margin for margin in MARGINS if np.mean(needed <= margin) >= power)
-            no_worse = float(np.mean(needed <= rules.margin))
-            found.append(Suggestion(cell.title, seeds, no_worse, next(enough, None)))
-    return found
-
-
-def _margins_needed(scores: Floats, seeds: int, rules: GateRules) -> Floats:
-    """The smallest margin, of ``MARGINS`` and that of the rules, that each check excludes."""
-    margins = sorted({*MARGINS, rules.margin})
-    rng = stream(0, Purpose.SIMULATION, seeds)
-
-    def needed() -> float:
-        sample = Sample(rng.choice(scores, seeds), rng.choice(scores, seeds), 1.0)
-
-        def excluded(margin: float) -> bool:
-            p_value = p_within(sample, replace(rules, margin=margin), resamples=SPLITS)
-            return p_value <= rules.noninferiority_level
-
-        place = bisect_left(margins, True, key=excluded)
-        return margins[place] if place < len(margins) else np.inf
-
-    return np.array([needed() for _ in range(CHECKS)])

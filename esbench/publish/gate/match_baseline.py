@@ -149,7 +149,7 @@ def make_sample(frozen: Cell, scores: Sequence[float | None]) -> Sample:
     before = [run.scored(frozen.statistic) for run in frozen.runs]
     sides = diverged_as_worst((before, scores), frozen.random_score)
     span = abs(frozen.reference_score - frozen.random_score)
-    return Sample(np.array(sides[0]), np.array(sides[1]), span)
+    return Sample(np.array(sides[0]), np.array(sides[1]), span, frozen.margin)
 
 
 def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:

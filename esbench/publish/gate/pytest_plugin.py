@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 
 DEFAULT_BASELINE: Final = "esbench-baseline.json"
-SESSION: Final = pytest.StashKey[Any]()  # an AgentSession
+SESSION: Final = pytest.StashKey[Any]()  # an AgentGate
 OUTPUT: Final = "esbench"  # the key of what a worker of pytest-xdist sends
 
 
@@ -56,15 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     """A function that compares an agent's scores with the baseline."""
     from esbench.core.errors import UsageError
-    from esbench.publish.gate.agent_gate import AgentGate, AgentSession
 
-    gate = AgentGate(
-        _baseline_path(request.config),
-        update=bool(request.config.getoption("--esbench-update")),
-        allow_inconclusive=bool(request.config.getoption("--esbench-allow-inconclusive")),
-        test=request.node.nodeid,
-        session=request.config.stash.setdefault(SESSION, AgentSession()),
-    )
+    gate = _session_gate(request.config).of_test(request.node.nodeid)
 
     @functools.wraps(gate.__call__)
     def check(*arguments: Any, **options: Any) -> None:
@@ -92,30 +85,29 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     """In the main process of pytest-xdist, add what a worker found; a crashed one sends nothing."""
     if sent := getattr(node, "workeroutput", {}).get(OUTPUT):
-        from esbench.publish.gate.agent_gate import AgentSession
-
-        session = node.config.stash.setdefault(SESSION, AgentSession())
-        session.owners |= sent["owners"]
-        session.found += sent["found"]
+        gate = _session_gate(node.config)
+        gate.owners.update(sent["owners"])
+        gate.found.extend(sent["found"])
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Print what was found or frozen, and the cells of the baseline that no test has checked."""
-    session = config.stash.get(SESSION, None)
-    if session is None or not session.owners:
+    gate = config.stash.get(SESSION, None)
+    if gate is None or not gate.owners:
         return
     from esbench.core.errors import UsageError
     from esbench.core.escape import printable
     from esbench.results.baselines import read_baseline
 
     path = _baseline_path(config)
-    names: list[str] = []
+    baseline = None
     with contextlib.suppress(UsageError):  # the tests have reported a damaged file
-        names = [cell.name for cell in read_baseline(path).cells] if path.exists() else []
-    lines = session.lines(max(1, len(names)))
-    if left := [name for name in names if name not in session.owners]:
+        baseline = read_baseline(path) if path.exists() else None
+    lines = gate.lines(baseline)
+    names = [cell.name for cell in baseline.cells] if baseline else []
+    if left := [name for name in names if name not in gate.owners]:
         lines.append(
             f"not checked: {', '.join(left)}. Every cell of {path.name} makes the tests of the "
             "others stricter; to remove those without a test, delete the file and freeze all again"
@@ -124,6 +116,18 @@ def pytest_terminal_summary(
         terminalreporter.section("esbench")
         for line in lines:
             terminalreporter.line(printable(line))
+
+
+def _session_gate(config: pytest.Config) -> Any:
+    """The gate of the session, made by the first test that uses it."""
+    from esbench.publish.gate.agent_gate import AgentGate
+
+    made = AgentGate(
+        _baseline_path(config),
+        update=bool(config.getoption("--esbench-update")),
+        allow_inconclusive=bool(config.getoption("--esbench-allow-inconclusive")),
+    )
+    return config.stash.setdefault(SESSION, made)
 
 
 def _baseline_path(config: pytest.Config) -> Path:

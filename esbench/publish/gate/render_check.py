@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from esbench.core.arrays import Floats
 from esbench.core.escape import printable
 from esbench.core.json_text import Json, as_text
-from esbench.core.units import NONE, counted, format_number
+from esbench.core.units import NONE, counted, format_number, format_percent, p_is
 from esbench.publish.gate.check import (
     EXIT_INCONCLUSIVE,
     EXIT_NOT_MEASURED,
@@ -85,9 +85,10 @@ def judgment_text(judgment: Judgment) -> str:
             decisive = (min if dropped else max)(judgment.change, judgment.iqm_change)
             if decisive != judgment.change:
                 change = f"interquartile mean {iqm_change} (mean {change})"
-            return f"{change}, p = {judgment.p_drop if dropped else judgment.p_gain:.2g}"
+            return f"{change}, {p_is(judgment.p_drop if dropped else judgment.p_gain)}"
         case Verdict.NO_WORSE:
-            return f"{change}; a drop of the margin is excluded, p = {judgment.p_margin:.2g}"
+            drop = f"a drop of {format_percent(judgment.margin)}, the margin, is excluded"
+            return f"{change}; {drop}, {p_is(judgment.p_margin)}"
     if fewest := judgment.seeds_to_fail:
         needed = f"with so few seeds no drop can fail; it takes {fewest} per side"
     elif math.isnan(judgment.seeds_needed):
@@ -97,7 +98,7 @@ def judgment_text(judgment: Judgment) -> str:
     else:
         seeds = f"about {judgment.seeds_needed:.0f} seeds per side"
         needed = f"if nothing has changed, {seeds} are enough to exclude a drop"
-    return f"{change}, p = {judgment.p_drop:.2g}; {needed}"
+    return f"{change}, {p_is(judgment.p_drop)}; {needed}"
 
 
 def _in_words(change: float) -> str:
@@ -113,9 +114,11 @@ def judged_notes(found: Iterable[Cell]) -> list[str]:
 def notes(report: CheckReport) -> list[str]:
     """The sentences below the table: the rule, changed digests, and cells without a baseline."""
     rules = report.rules
+    margins = sorted({rules.margin or cell.frozen.margin for cell in report.cells})
+    ends = " to ".join(dict.fromkeys(map(format_percent, (margins[0], margins[-1]))))
     rule = (
-        f"A cell fails on a drop of at least {100 * rules.margin:g} % of the range from random "
-        f"actions to the reference, with a one-sided permutation p (Holm-corrected) of at most "
+        f"A cell fails on a drop of at least its margin ({ends} of the range from random actions "
+        f"to the reference), with a one-sided permutation p (Holm-corrected) of at most "
         f"{rules.level:g}; test statistics over seeds: {', '.join(rules.statistics)}; false "
         f"alarms: at most {100 * rules.alpha:g} % of checks."
     )
@@ -254,6 +257,7 @@ def _json_cell(cell: CellReport) -> Json:
         "digests_detail": cell.digests_detail,
         "random_score": frozen.random_score,
         "reference_score": frozen.reference_score,
+        "margin": frozen.margin,
         "baseline_scores": cell.baseline_scores.tolist(),
         "seeds": [run.seed for run in runs],
         "scores": cell.scores.tolist(),

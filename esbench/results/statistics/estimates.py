@@ -76,10 +76,9 @@ def tail_size(episodes: int) -> int:
 def diverged_as_worst(
     sides: Sequence[Sequence[float | None]], random_score: float = math.inf
 ) -> list[list[float]]:
-    """The scores of several sides, in which a run that diverged, None, counts as the worst.
+    """The scores of sides, in which a run that diverged, None, counts as the worst of all.
 
-    That is the smallest of the random policy's score and the finite scores of all sides. Without
-    any, the sides have no scores.
+    The random policy's score counts too. Without any score, the sides have none.
     """
     finite = [score for side in sides for score in side if score is not None]
     worst = min([random_score, *finite])
@@ -322,10 +321,8 @@ def stratified_interval(
 ) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of a statistic; runs are drawn within each stratum.
 
-    All ``resamples`` are used where they are few. NaN if a stratum has fewer than three runs, or a
-    run that is not finite. Random ones give the interval of ``scipy.stats.bootstrap``, without the
-    slow import of SciPy.
-    ``plots/error_rates.md`` has the simulated coverage.
+    NaN if a stratum has fewer than three runs, or a run that is not finite. Random resamples give
+    the interval of ``scipy.stats.bootstrap``. ``plots/error_rates.md`` has the simulated coverage.
     """
     arrays = [np.asarray(stratum, dtype=np.float64) for stratum in strata]
     if any(a.size < MIN_RUNS or not np.isfinite(a).all() for a in arrays):
@@ -361,10 +358,9 @@ class Overall:
 
 
 def overall(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Overall]:
-    """Statistics of every algorithm with scores in all environments, the best IQM first.
+    """Statistics of every algorithm with scores in all of two or more environments, the best first.
 
-    ``scores`` are normalized, [runs], by algorithm and environment. With fewer than two
-    environments the result is empty.
+    ``scores`` are normalized, [runs], by algorithm and environment.
     """
     environments = sorted({name for table in scores.values() for name in table})
     if len(environments) < 2:

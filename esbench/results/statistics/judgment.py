@@ -2,11 +2,12 @@
 
 A cell fails if two things hold at once: a one-sided permutation test says that its scores dropped,
 at a level that is shared among all cells by Holm's procedure (Scand. J. Stat. 6, 1979), and the
-drop is one that matters: the mean or the interquartile mean has dropped by a margin, a share of the
-range between random actions and the reference. A cell passes only if a drop of all scores by the
-margin is excluded, by the same test of the scores moved up by the margin (non-inferiority), and the
-test of the mean alone agrees at five times the level; otherwise it is inconclusive. An improvement
-must pass in the same way: a rise of most seeds does not hide that more seeds fail.
+drop is one that matters: the mean or the interquartile mean has dropped by the cell's margin, a
+share of the range between random actions and the reference. A cell passes only if a drop of all
+scores by the margin is excluded, by the same test of the scores moved up by the margin
+(non-inferiority), and the test of the mean alone agrees at five times the level; otherwise it is
+inconclusive. An improvement must pass in the same way: a rise of most seeds does not hide that more
+seeds fail.
 
 The test is the omnibus test of ``significance.p_greater``. The mean notices that more seeds fail,
 which the interquartile mean hides; ranks and the interquartile mean notice a drop of the other
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
@@ -76,7 +77,8 @@ class GateRules:
     Attributes:
         alpha: the probability that a check fails although nothing got worse, over all its cells
             and looks; in (0, 1).
-        margin: the smallest drop that matters, as a share of a cell's range; in (0, 1].
+        margin: the smallest drop that matters, as a share of a cell's range; in (0, 1]. None: that
+            of each sample.
         statistics: of the permutation tests; the baseline names them.
         share: of the levels, which this look may spend; in (0, 1].
 
@@ -85,19 +87,16 @@ class GateRules:
     """
 
     alpha: float = ALPHA
-    margin: float = MARGIN
+    margin: float | None = None
     statistics: tuple[TestStatistic, ...] = OMNIBUS
     share: float = 1.0
 
     def __post_init__(self) -> None:
         require_finite("alpha", self.alpha)
-        require_finite("margin", self.margin)
         if not 0 < self.alpha < 1:
             raise UsageError(f"alpha = {self.alpha}: expected a number between 0 and 1, as 0.01")
-        if not 0 < self.margin <= 1:
-            raise UsageError(
-                f"margin = {self.margin}: expected a share above 0 and at most 1, as 0.05 for 5 %"
-            )
+        if self.margin is not None:
+            require_margin(self.margin)
 
     @property
     def level(self) -> float:
@@ -110,17 +109,28 @@ class GateRules:
         return NONINFERIORITY_ALPHA * self.share
 
 
+def require_margin(margin: float) -> None:
+    """Raises UsageError if it is not in (0, 1]."""
+    require_finite("margin", margin)
+    if not 0 < margin <= 1:
+        raise UsageError(
+            f"margin = {margin}: expected a share above 0 and at most 1, as 0.05 for 5 %"
+        )
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Sample:
     """The finite scores of one cell: [runs] that are frozen, and [runs] to judge.
 
-    ``span`` is the range between random actions and the reference, above 0.
+    ``span`` is the range between random actions and the reference, above 0; ``margin`` is the
+    smallest drop that matters, as a share of it.
     """
 
     baseline: Floats
     scores: Floats
     span: float
+    margin: float = MARGIN
 
     @property
     def change(self) -> float:
@@ -140,7 +150,7 @@ class Judgment:
 
     Attributes:
         verdict: NO_WORSE, REGRESSION, IMPROVEMENT or INCONCLUSIVE.
-        change, iqm_change: as in ``Sample``.
+        change, iqm_change, margin: as in ``Sample``; the margin is that of the rules, if given.
         p_drop, p_gain: of the tests for a drop and for a gain, adjusted by Holm over the cells.
         p_margin: of the test for "no drop as large as the margin", of this cell alone; at least a
             fifth of the p of the mean alone.
@@ -154,6 +164,7 @@ class Judgment:
     verdict: Verdict
     change: float
     iqm_change: float
+    margin: float
     p_drop: float
     p_gain: float
     p_margin: float
@@ -174,6 +185,8 @@ def judge(
         UsageError: the level is too small for this number of cells.
     """
     resamples = max(resamples, resamples_needed(rules, len(samples)))
+    if (margin := rules.margin) is not None:
+        samples = [sample and replace(sample, margin=margin) for sample in samples]
     drops, gains, margins = np.ones((3, len(samples)))
     for cell, sample in enumerate(samples):
         if sample is not None:
@@ -227,7 +240,7 @@ def p_within(
     sample: Sample, rules: GateRules, seed: int = 0, resamples: int = PERMUTATIONS
 ) -> float:
     """The p-value of the test for "no drop as large as the margin", as in ``Judgment``."""
-    moved = sample.scores + rules.margin * sample.span
+    moved = sample.scores + sample.margin * sample.span
     test = partial(p_greater, moved, sample.baseline, seed, resamples)
     return max(test(statistics=rules.statistics), test(statistics=("mean",)) / MEAN_LEVELS)
 
@@ -243,7 +256,7 @@ def seeds_needed(sample: Sample, rules: GateRules, cells: int = 1) -> float:
     squares = n * sample.baseline.var() + m * sample.scores.var()
     deviation = math.sqrt(squares / (n + m - 2)) if n + m > 2 else math.inf
     quantiles = norm.ppf(1 - rules.noninferiority_level) + norm.ppf(POWER)
-    by_power = 2 * (quantiles * deviation / (rules.margin * sample.span)) ** 2
+    by_power = 2 * (quantiles * deviation / (sample.margin * sample.span)) ** 2
     seeds = max(by_power, seeds_to_fail(rules, cells))
     return math.ceil(seeds) if seeds <= MOST_SEEDS else math.inf
 
@@ -260,11 +273,11 @@ def seeds_to_fail(rules: GateRules, cells: int = 1) -> int:
 def _judgment(
     sample: Sample, rules: GateRules, cells: int, p_drop: float, p_gain: float, p_margin: float
 ) -> Judgment:
-    change, iqm_change = sample.change, sample.iqm_change
+    change, iqm_change, margin = sample.change, sample.iqm_change, sample.margin
     excludes_drop = p_margin <= rules.noninferiority_level
-    if p_drop <= rules.level and min(change, iqm_change) <= -rules.margin:
+    if p_drop <= rules.level and min(change, iqm_change) <= -margin:
         verdict = Verdict.REGRESSION
-    elif excludes_drop and p_gain <= rules.level and max(change, iqm_change) >= rules.margin:
+    elif excludes_drop and p_gain <= rules.level and max(change, iqm_change) >= margin:
         verdict = Verdict.IMPROVEMENT
     elif excludes_drop:
         verdict = Verdict.NO_WORSE
@@ -278,4 +291,4 @@ def _judgment(
         seeds = math.nan
     can_fail = 1 / math.comb(before + now, now) <= rules.level / cells
     fewest = 0 if can_fail else seeds_to_fail(rules, cells)
-    return Judgment(verdict, change, iqm_change, p_drop, p_gain, p_margin, seeds, fewest)
+    return Judgment(verdict, change, iqm_change, margin, p_drop, p_gain, p_margin, seeds, fewest)
