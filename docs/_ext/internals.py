@@ -17,8 +17,10 @@ from esbench.core.units import (
     counted,
     format_duration,
     format_number,
+    format_p,
     format_share,
     format_steps,
+    p_is,
 )
 from esbench.engine.setup import Setup
 from esbench.environments.backends.backend import BACKENDS, Backend
@@ -49,6 +51,7 @@ from esbench.publish.leaderboard.suites import (
     suite_names,
 )
 from esbench.publish.leaderboard.table import (
+    BEST,
     COLUMNS,
     LeaderboardRow,
     leaderboard_rows,
@@ -58,7 +61,7 @@ from esbench.publish.leaderboard.table import (
 from esbench.publish.tables.render_table import INTERVAL
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import Overall, iqm, normalized, overall
-from esbench.results.statistics.significance import p_different
+from esbench.results.statistics.significance import Standing, p_different, standings
 
 COMMANDS: dict[str, Any] = typer.main.get_command(command_line).commands  # type: ignore[attr-defined]
 

@@ -54,8 +54,9 @@ FIGURES = {
     "best-seen": "Best seen in training against final score",
 }
 MEANING = (
-    "**Bold**: the best score. =: the interval overlaps that of the best, so the order may be "
-    "chance. p: of the test against the best. The columns are explained in [](../index.md)."
+    "**Bold**: the best score. =: not significantly worse, by a test that is corrected for the "
+    "number of rows. p: of the test against the best, not corrected. The columns are explained in "
+    "[](../index.md)."
 )
 
 
@@ -241,7 +242,7 @@ def algorithm_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str
         best = sum(row.standing == "best" for row in rows)
         tied = sum(row.standing == "tied" for row in rows)
         lines.append([f"[`{name}`]({name}.md)", str(len(rows)), str(best), str(tied)])
-    headings = ["Algorithm", "Rows", "Best", "Interval overlaps that of the best"]
+    headings = ["Algorithm", "Rows", "Best", "Not significantly worse"]
     table = markdown_table(headings, lines, numbers=headings[1:])
     intro = "Each page has all rows of one label of an algorithm.\n"
     yield "algorithms/index", index_page("By algorithm", intro, table, sorted(found))

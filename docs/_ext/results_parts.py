@@ -10,17 +10,20 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median
 
 from internals import (
+    BEST,
     NONE,
     Overall,
     Suite,
     counted,
     format_duration,
     format_number,
+    format_p,
     format_share,
     iqm,
     normalized,
     overall,
     p_different,
+    p_is,
 )
 from markdown_text import escaped, file_name, markdown_table
 from results_tables import (
@@ -173,7 +176,7 @@ def tuning(suites: Sequence[Suite]) -> str:
                         f"[`{cell.algorithm}`]({ROOT}algorithms/{cell.algorithm}.md)",
                         format_number(rows[tuned.file_name].cell.score),
                         format_number(rows[plain.file_name].cell.score),
-                        f"{p_different(tuned.scores, plain.scores):.3f}",
+                        format_p(p_different(tuned.scores, plain.scores)),
                     ]
                 )
     if not lines:
@@ -195,7 +198,7 @@ def published_settings(suites: Sequence[Suite]) -> str:
         own = shown.get((environment, name.removesuffix(PUBLISHED)))
         if name.endswith(PUBLISHED) and own:
             scores = [format_number(float(iqm(each.scores))) for each in (own, entry)]
-            text = f"{' → '.join(scores)} ({p_different(own.scores, entry.scores):.3f})"
+            text = f"{' → '.join(scores)} ({p_is(p_different(own.scores, entry.scores))})"
             found.setdefault(environment, {})[own.cell.algorithm] = text
     if not found:
         return ""
@@ -238,15 +241,14 @@ def beside_agents(groups: Mapping[str, Sequence[Result]]) -> str:
 def best_table(
     groups: Mapping[str, Sequence[Result]], folder: str = "../", with_suites: bool = False
 ) -> str:
-    """The best algorithm of every environment, and those whose intervals overlap its own."""
+    """The best algorithm of every environment, and those that are not significantly worse."""
     lines = []
     for environment, rows in groups.items():
         if not rows:
             continue
         best = rows[0]
         equal = [each for each in rows if each.cell.score == best.cell.score]
-        others = rows[len(equal) :]
-        tied = [each for each in others if each.standing == "tied"]
+        tied = [each for each in rows[len(equal) :] if each.standing == "tied"]
         suite = f"[{best.suite}]({folder}suites/{best.suite}.md)" if best.suite else NONE
         lines.append(
             {
@@ -254,8 +256,8 @@ def best_table(
                 "Best": linked_names(equal, folder),
                 "Suite": suite,
                 "Score": f"{format_number(best.cell.score)} {interval_text(best)}",
-                "Interval overlaps": linked_names(tied, folder) or NONE,
-                "Below": f"{len(others) - len(tied)} of {len(rows)}" if rows[1:] else "only row",
+                BEST: format_share(best.row.chance),
+                "=": linked_names(tied, folder) or NONE,
                 "Seeds": seeds_text(best),
             }
         )

@@ -7,27 +7,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from internals import (
+    BEST,
     COLUMNS,
     INTERVAL,
     NONE,
     Cell,
     Entry,
     LeaderboardRow,
+    Standing,
     Suite,
     SuiteCell,
     format_duration,
     format_number,
+    format_p,
     format_steps,
     leaderboard_rows,
     one_episode_notes,
     p_different,
     policy_words,
+    standings,
 )
 from markdown_text import escaped, file_name, markdown_table
 
 NUMBERS = (
-    "Score", INTERVAL, "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps",
-    "Generations", "CPU time", "Place", "Below", "CPU time of all", "Wall-clock time of one",
+    "Score", INTERVAL, BEST, "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps",
+    "Generations", "CPU time", "Place", "CPU time of all", "Wall-clock time of one",
 )  # fmt: skip
 NOT_RUN = "*not run yet*"
 
@@ -37,14 +41,14 @@ class Result:
     """A row of a page, and how it compares with its group.
 
     Attributes:
-        standing: "best" by score, "tied" if its interval overlaps that of the best, or "worse".
+        standing: as in ``standings``, against the best of the group.
         p_value: of a two-sided permutation test of the means against the best; not corrected.
         place: such as "2 of 9".
         planned: the number of seeds of the suite, 0 outside of one.
     """
 
     row: LeaderboardRow
-    standing: str
+    standing: Standing
     p_value: float
     place: str
     settings: str
@@ -70,10 +74,11 @@ def results(
     ``settings`` and ``planned`` are by the names of the entries' files.
     """
     rows = leaderboard_rows(entries)
+    marks = standings([row.cell.scores for row in rows])
     return [
         Result(
             row=row,
-            standing=standing(row.cell, rows[0].cell),
+            standing=marks[number - 1] if number > 1 else "best",
             p_value=p_different(rows[0].cell.scores, row.cell.scores),
             place=f"{number} of {len(rows)}",
             settings=settings.get(row.entry.file_name, NONE),
@@ -82,13 +87,6 @@ def results(
         )
         for number, row in enumerate(rows, start=1)
     ]
-
-
-def standing(cell: Cell, best: Cell) -> str:
-    """How a cell compares with the best one of its group."""
-    if cell is best:
-        return "best"
-    return "tied" if cell.interval[1] >= best.interval[0] else "worse"
 
 
 def suite_results(suite: Suite, environment: str) -> list[Result]:
@@ -129,7 +127,7 @@ def suite_link(result: Result) -> str:
 
 
 def score_text(result: Result) -> str:
-    """The score: bold if it is the best, with = if its interval overlaps that of the best."""
+    """The score: bold if it is the best, with = if it is not significantly worse."""
     score = format_number(result.cell.score)
     return {"best": f"**{score}**", "tied": f"{score} ="}.get(result.standing, score)
 
@@ -156,7 +154,8 @@ def number_cells(result: Result) -> dict[str, str]:
     return {
         "Score": score_text(result),
         INTERVAL: interval_text(result),
-        "p": NONE if result.standing == "best" else f"{result.p_value:.3f}",
+        BEST: texts[BEST],
+        "p": NONE if result.standing == "best" else format_p(result.p_value),
         **{name: texts[name] for name in ("Tail", "Best seen", "Normalized")},
         "Seeds": seeds_text(result),
         **{name: texts[name] for name in ("Steps", "Generations", "CPU time")},

@@ -291,14 +291,11 @@ def leaderboard(
     return pd.DataFrame(records(COLUMNS, best_rows(rows) if best else rows))
 
 
-def ranked(
-    folder: str | Path, env: Texts, algorithm: Texts
-) -> tuple[list[LeaderboardRow], list[LeaderboardRow]]:
-    """The rows of a leaderboard that are asked for, and all rows."""
+def ranked(folder: str | Path, env: Texts, algorithm: Texts) -> list[LeaderboardRow]:
+    """The rows of a leaderboard that are asked for."""
     from esbench.publish.leaderboard.entries import read_leaderboard, selected
     from esbench.publish.leaderboard.table import leaderboard_rows
 
     entries = read_leaderboard(Path(folder))
     chosen = set(map(id, selected(entries, listed(env), listed(algorithm))))
-    rows = leaderboard_rows(entries)
-    return [row for row in rows if id(row.entry) in chosen], rows
+    return [row for row in leaderboard_rows(entries) if id(row.entry) in chosen]

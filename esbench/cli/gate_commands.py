@@ -147,10 +147,10 @@ def _leaderboard(
     from esbench.publish.tables.render_table import export, records
 
     best, folder = values.pop("best"), values["folder"]
-    rows, all_rows = reading.ranked(**values)
+    rows = reading.ranked(**values)
     if best:
         rows = table.best_rows(rows)
-        sheet = table.best_sheet(rows, all_rows)
+        sheet = table.best_sheet(rows)
     else:
         sheet = table.leaderboard_sheet(rows, terminal=format_ == "text")
     if format_ == "text":

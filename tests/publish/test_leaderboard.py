@@ -49,8 +49,6 @@ from esbench.publish.leaderboard.submit import (
 )
 from esbench.publish.leaderboard.table import (
     COLUMNS,
-    best_rows,
-    best_sheet,
     leaderboard_rows,
     policy_words,
     settings_words,
@@ -416,29 +414,28 @@ def test_rows_are_sorted_and_filtered(board: Path, path: Path, rewrite: Rewrite)
     assert len({name for name in names if name.startswith("openai_es #")}) == 2
 
 
-def test_the_best_row_of_each_environment_and_how_many_overlap_it(
+def test_the_best_row_of_each_environment_has_its_chance_of_staying_the_best(
     esbench: Run, published: list[Entry]
 ) -> None:
-    rows = leaderboard_rows(published)
-    every = records(COLUMNS, rows)
+    every = records(COLUMNS, leaderboard_rows(published))
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
-    best = json.loads(out)["rows"]
-    assert (code, len(best)) == (0, len({row["environment"] for row in every}))
-    for one in best:
-        own = [row["score"] for row in every if row["environment"] == one["environment"]]
-        assert one["score"] == max(own)
-    # Rows of other algorithms count although they are not shown, also those that are better.
-    (hopper,) = (row for row in rows if row.cell.title == "random_search on Hopper-v5")
-    sheets = [best_sheet(best_rows(rows), rows), best_sheet([hopper], rows)]
-    overlaps = [cells[sheet.header.index("Overlap")] for sheet in sheets for cells in sheet.body]
-    shown = [*best, *records(COLUMNS, [hopper])]
-    for one, overlap in zip(shown, overlaps, strict=True):
-        place = one["environment"], one["budget"]
-        alike = [row for row in every if (row["environment"], row["budget"]) == place]
-        better = sum(row["low"] > one["high"] for row in alike)
-        worse = sum(row["high"] < one["low"] for row in alike)
-        assert overlap == f"{len(alike) - better - worse - 1} of {len(alike) - 1}"
-    assert better > 10
+    best = {row["environment"]: row for row in json.loads(out)["rows"]}
+    assert (code, {*best}) == (0, {row["environment"] for row in every})
+    for environment, one in best.items():
+        own = [row for row in every if row["environment"] == environment]
+        assert one["score"] == max(row["score"] for row in own)
+        assert sum(row["chance_best"] for row in own) == pytest.approx(1)
+        if all(row["high"] < one["low"] for row in own[1:]):
+            assert one["chance_best"] > 0.95
+    # Other rows compete although they are not shown, also those that are better.
+    choice = ["leaderboard", str(PUBLISHED), "--env", "Hopper-v5", "--algorithm", "openai_es"]
+    for format_ in ("text", "markdown", "csv", "json", "html"):
+        code, out, _ = esbench(*choice, "--format", format_)
+        assert (code, "P(best)" in out or "chance_best" in out) == (0, True)
+    (row, *_) = json.loads(esbench(*choice, "--best", "--format", "json")[1])["rows"]
+    assert row["chance_best"] < 0.3
+    (line,) = esbench(*choice, "--best", "--format", "markdown")[1].splitlines()[2:3]
+    assert f" {row['chance_best']:.2f} |" in line
 
 
 def test_the_name_of_an_algorithm_selects_all_of_its_labels() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from esbench.core.arrays import Floats
 from esbench.results.statistics.significance import (
     OMNIBUS,
     PERMUTATIONS,
+    chances_of_best,
     change_points,
     compare,
     compare_across,
@@ -71,6 +72,20 @@ def test_standings_by_hand() -> None:
     rising = [99.7] * 12 + [300.0] * 4
     assert compare(rising, failing).p_value < 0.05
     assert standings([failing, rising]) == ["best", "tied"]
+
+
+def test_the_chance_of_staying_the_best_is_that_of_all_resamples() -> None:
+    sides = [3.0, 5.0, 7.0], [4.0, 4.0, 6.0], [1.0]
+    pairs = product(*(product(side, repeat=3) for side in sides[:2]))
+    firsts = [(np.sign(sum(a) - sum(b)) + 1) / 2 for a, b in pairs]
+    assert chances_of_best(sides)[:2] == pytest.approx([np.mean(firsts), 1 - np.mean(firsts)])
+    assert math.isnan(chances_of_best(sides)[2])
+    many = [np.arange(20.0), np.arange(20.0), np.arange(20.0) - 30]
+    first, second, last = chances_of_best(many)
+    assert (first, last) == (pytest.approx(0.5, abs=0.02), 0.0)
+    assert first != 0.5  # rows are resampled independently of each other
+    assert chances_of_best([[500.0] * 10] * 4) == [0.25] * 4
+    assert chances_of_best(many) == [first, second, last]
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (8, 8), (2, 5), (9, 4)])

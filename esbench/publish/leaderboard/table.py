@@ -33,17 +33,18 @@ from esbench.publish.tables.render_table import (
     interval_text,
     make_sheet,
 )
-from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, seeds_notes
+from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, left_out, seeds_notes
 from esbench.results.baselines import OWN_MEAN
 from esbench.results.cell import Cell
 from esbench.results.statistics.curves import Band
 from esbench.results.statistics.estimates import iqm
 from esbench.results.statistics.quantile_bounds import QUANTILES
+from esbench.results.statistics.significance import chances_of_best
 
 SCORE_NOTE: Final = (
     "Score: interquartile mean (IQM) over training seeds of the final policy's mean return over "
-    "held-out episodes, with its 95 % percentile bootstrap interval. Tail: the mean of the "
-    "worst tenth of these episodes, mean over all seeds."
+    "held-out episodes, with its 95 % percentile bootstrap interval. Tail: the mean of the worst "
+    "tenth of these episodes, mean over all seeds."
 )
 BEST_NOTE: Final = (
     "Best seen: the largest mean return of the policy over five generations of training, IQM over "
@@ -52,16 +53,15 @@ BEST_NOTE: Final = (
 COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
 TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
 _NOT_SETTINGS: Final = frozenset({"id", "backend"})
-OVERLAP: Final = "Overlap"
-OVERLAP_NOTE: Final = (
-    "Overlap: how many other rows of the environment with the same budget of steps have an "
-    "interval that overlaps that of the best, so that chance may have decided between them. The "
-    "best row is that of all budgets."
+BEST: Final = "P(best)"
+CHANCE_NOTE: Final = (
+    f"{BEST}: how often the row has the best score of its environment, over all budgets, when the "
+    "seeds of every row are resampled. Equal scores share it."
 )
 BEST_COLUMNS: Final = (
-    "Environment", "Algorithm", "Policy", "Score", INTERVAL, OVERLAP, "Tail", "Seeds", "Steps",
+    "Environment", "Algorithm", "Policy", "Score", INTERVAL, BEST, "Tail", "Seeds", "Steps",
 )  # fmt: skip
-FULL_ONLY: Final = frozenset({"Generations", "CPU time", "Normalized"})
+FULL_ONLY: Final = frozenset({"Best seen", "Generations", "CPU time", "Normalized"})
 WIDTH: Final = 120.0  # of a small curve, in pixels
 HEIGHT: Final = 30.0
 FILTERS: Final = ("environment", "algorithm", "policy", "budget")
@@ -70,10 +70,15 @@ FILTERS: Final = ("environment", "algorithm", "policy", "budget")
 @final
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """An entry and its cell, whose name ends with "#" and a hash where others have its labels."""
+    """An entry and its cell, whose name ends with "#" and a hash where others have its labels.
+
+    ``chance`` is that of the best score among the rows of its environment; see
+    ``chances_of_best``.
+    """
 
     entry: Entry
     cell: Cell
+    chance: float
 
     @cached_property
     def best_seen(self) -> float:
@@ -129,8 +134,13 @@ def leaderboard_rows(entries: Sequence[Entry]) -> list[LeaderboardRow]:
         cell = entry.to_cell()
         if counts[shown(entry)] > 1:
             cell = replace(cell, algorithm=f"{cell.label} #{entry.variant}")
-        rows.append(LeaderboardRow(entry, cell))
-    return sorted(rows, key=place)
+        rows.append(LeaderboardRow(entry, cell, math.nan))
+    found: list[LeaderboardRow] = []
+    for _, group in groupby(sorted(rows, key=place), attrgetter("cell.environment")):
+        own = list(group)
+        chances = chances_of_best([row.cell.scores for row in own])
+        found += map(lambda row, chance: replace(row, chance=chance), own, chances)
+    return found
 
 
 def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) -> Sheet:
@@ -143,8 +153,10 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     hidden = set(FULL_ONLY) if terminal else set()
     if len({policy_words(row.entry) for row in rows}) == 1:
         hidden.add("Policy")
-    notes = [SCORE_NOTE, BEST_NOTE, TERMINAL_COST_NOTE if terminal else COST_NOTE]
-    notes += [*seeds_notes([len(row.cell.runs) for row in rows]), *one_episode_notes(rows)]
+    seeds = [len(row.cell.runs) for row in rows]
+    notes = [SCORE_NOTE, *left_out(seeds), CHANCE_NOTE]
+    notes += [TERMINAL_COST_NOTE] if terminal else [BEST_NOTE, COST_NOTE]
+    notes += [*seeds_notes(seeds), *one_episode_notes(rows)]
     return replace(make_sheet(COLUMNS, rows, hidden), notes=notes)
 
 
@@ -153,26 +165,13 @@ def best_rows(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
     return [next(group) for _, group in groupby(rows, attrgetter("cell.environment"))]
 
 
-def best_sheet(found: Sequence[LeaderboardRow], rows: Sequence[LeaderboardRow]) -> Sheet:
-    """The table of the best row of each environment among ``rows``; UsageError if there is none."""
+def best_sheet(found: Sequence[LeaderboardRow]) -> Sheet:
+    """The table of the best row of each environment; UsageError if there is none."""
     sheet = leaderboard_sheet(found)
-    header = [name for name in BEST_COLUMNS if name in (*sheet.header, OVERLAP)]
-    body = []
-    for best, cells in zip(found, sheet.body, strict=True):
-        low, high = best.cell.interval
-        others = [
-            row.cell.interval
-            for row in rows
-            if row.entry is not best.entry
-            and row.cell.environment == best.cell.environment
-            and row.cell.budget == best.cell.budget
-        ]
-        overlapping = sum(ends[1] >= low and ends[0] <= high for ends in others)
-        texts = dict(zip(sheet.header, cells, strict=True))
-        texts[OVERLAP] = f"{overlapping} of {len(others)}"
-        body.append([texts[name] for name in header])
+    places = [sheet.header.index(name) for name in BEST_COLUMNS if name in sheet.header]
+    header, *body = [[cells[n] for n in places] for cells in (sheet.header, *sheet.body)]
     notes = [note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE)]
-    return Sheet(header, body, [*notes, OVERLAP_NOTE])
+    return Sheet(header, body, notes)
 
 
 def policy_words(entry: Entry) -> str:
@@ -242,6 +241,7 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     Column("low", lambda row: row.cell.interval[0]),
     Column("high", lambda row: row.cell.interval[1]),
     _own("", "interval", INTERVAL, text=partial(interval_text, write=format_number)),
+    Column("chance_best", attrgetter("chance"), BEST, format_share),
     _own("tail", heading="Tail", text=format_number),
     Column("one_episode", lambda row: row.cell.variety == "one"),
     Column("best_seen", None, "Best seen", format_number),

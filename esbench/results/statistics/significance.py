@@ -31,9 +31,12 @@ from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
 from esbench.results.statistics.estimates import (
     MIN_RUNS,
+    RESAMPLES,
     TRIMMED,
+    draw_resamples,
     hedges_g,
     improvement_interval,
+    iqm,
     iqm_across,
     probability_of_improvement,
     stratified_interval,
@@ -96,13 +99,11 @@ def compare(first: npt.ArrayLike, second: npt.ArrayLike) -> Comparison:
 def compare_across(
     first: Sequence[npt.ArrayLike], second: Sequence[npt.ArrayLike]
 ) -> tuple[Estimate, Estimate]:
-    """The difference and the probability of improvement over several environments.
+    """The difference and the probability of improvement over the same environments of both sides.
 
     The difference is of the interquartile means over all runs of all environments, the probability
     the mean over environments, whose interval adds the squared distances of the intervals' ends
-    (Zou & Donner, "Construction of confidence limits about effect measures", Statistics in
-    Medicine 27, 2008). Both sides have the same environments in the same order, [runs] finite
-    normalized scores each.
+    (Zou & Donner, Statistics in Medicine 27, 2008). Scores are finite and normalized, [runs] each.
     """
     chances = [*map(_improvement, first, second)]
     mean = fmean(each.value for each in chances)
@@ -133,6 +134,23 @@ def standings(sides: Sequence[npt.ArrayLike]) -> list[Standing]:
         is_worse = p_value <= LEVEL and arrays[index].mean() < arrays[best].mean()
         found[index] = "" if is_worse else "tied"
     return found
+
+
+def chances_of_best(sides: Sequence[npt.ArrayLike]) -> list[float]:
+    """How often each side has the highest IQM when its runs and those of the others are resampled.
+
+    Shares of the resamples of all sides, [runs] finite scores each; equal IQMs share theirs. NaN
+    for a side with fewer than three runs, whose resamples say nothing about its spread.
+    """
+    arrays = [np.asarray(side, dtype=np.float64) for side in sides]
+    drawn = draw_resamples([array.size for array in arrays], RESAMPLES)
+    scores = np.stack([iqm(a[runs].T) for a, runs in zip(arrays, drawn.runs, strict=True)])
+    best = scores == scores.max(axis=0)
+    shares = np.average(best / best.sum(axis=0), axis=1, weights=drawn.weights)
+    return [
+        float(share) if array.size >= MIN_RUNS else math.nan
+        for array, share in zip(arrays, shares, strict=True)
+    ]
 
 
 def _difference(strata: Sequence[npt.ArrayLike]) -> Estimate:
@@ -168,17 +186,11 @@ def p_greater(
 ) -> float:
     """The p-value of a permutation test for "the scores ``high`` are above ``low``".
 
-    Exact if there are at most ``resamples`` splits of the scores into two sides. Otherwise it uses
-    ``resamples`` random splits, including the observed one (Phipson and Smyth, SAGMB 9, 2010). For
-    the mean it equals ``scipy.stats.permutation_test`` and is faster: cells share the splits, and
-    a statistic of all splits is one matrix product.
-
-    Args:
-        high: scores, [runs].
-        low: scores, [runs].
-        seed: names the stream of random splits.
-        resamples: the largest number of splits.
-        statistics: one is tested alone; several are combined by the smallest p-value.
+    Both are [runs]. Exact if there are at most ``resamples`` splits of the scores into two sides.
+    Otherwise it uses as many random ones, of the stream ``seed``, including the observed one
+    (Phipson and Smyth, SAGMB 9, 2010). Several ``statistics`` are combined by the smallest p-value.
+    For the mean it equals ``scipy.stats.permutation_test`` and is faster: cells share the splits,
+    and a statistic of all splits is one matrix product.
     """
     ours, theirs = np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
     scores = np.concatenate([ours, theirs])
@@ -217,13 +229,11 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 
 
 def _centered(scores: Floats, statistic: TestStatistic, cut: int) -> tuple[Floats, float]:
-    """What a statistic sums of sorted [scores], and the size whose rounding counts as equal.
-
-    No split keeps the first and last ``cut`` scores. An exploded one must not round the others.
-    """
+    """What a statistic sums of sorted [scores], and the size whose rounding counts as equal."""
     if statistic == "ranks":
         ranks = _centered_ranks(scores)
         return ranks, float(np.abs(ranks).max())
+    # No split keeps the first and last ``cut`` scores. An exploded one must not round the others.
     kept = np.clip(scores, scores[cut], scores[-1 - cut])
     middle = np.median(kept) if cut else kept.mean()
     return kept - middle, float(np.abs(kept).max())
@@ -276,9 +286,7 @@ BLOCK: Final = 100  # shuffles at once
 def change_points(samples: Sequence[npt.ArrayLike], level: float = CHANGE_LEVEL) -> list[int]:
     """The places of the samples that begin a new level, ascending; never the first.
 
-    Args:
-        samples: the measurements in their order, each [values], one value or more, all finite.
-        level: the probability of a change point in a series without a change.
+    Samples are finite, [values] each. ``level``: of a change point in a series without a change.
     """
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
     found: list[int] = []
