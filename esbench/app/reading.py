@@ -287,7 +287,7 @@ def leaderboard(
     from esbench.publish.leaderboard.table import COLUMNS, best_rows
     from esbench.publish.tables.render_table import records
 
-    rows = ranked(folder, env, algorithm)[0]
+    rows = ranked(folder, env, algorithm)
     return pd.DataFrame(records(COLUMNS, best_rows(rows) if best else rows))
 
 

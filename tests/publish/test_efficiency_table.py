@@ -114,7 +114,7 @@ def test_no_run_that_reaches_the_target_has_no_time(tmp_path: Path) -> None:
 
 
 def test_unfinished_trials_are_left_out(tmp_path: Path) -> None:
-    fast, slow, partial, empty = make_trials(tmp_path, seeds=range(4), budget={"env_steps": 400})
+    fast, slow, partial, empty = make_trials(tmp_path, seeds=[*range(4)], budget={"env_steps": 400})
     write_trial(empty)
     (none,) = efficiency_table(tmp_path, {})
     assert (none.reached, none.runs, none.cell.unfinished) == (0, 0, 1)
