@@ -263,5 +263,5 @@ def check_environment(
     table = {"id": name, "kwargs": kwargs or {}, "wrappers": list(wrappers)}
     environment = parse(EnvironmentSpec, table, f"environment {name}")
     with WorkerPool(2) as pool:
-        pool.ask([check_values], environment)
         pool.check(environment)
+        pool.ask([check_values], environment)

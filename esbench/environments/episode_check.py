@@ -121,8 +121,7 @@ def fingerprint(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> l
         registered = import_classes(name, wrappers)
         drawn = watch.drawn()
         found.append({f"{_state_of(each)} after an import": drawn[each] for each in drawn})
-        arguments = {f"the argument {key!r}": value for key, value in registered.items()}
-        found.append({what: _content(value) for what, value in arguments.items()})
+        found.append({f"the argument {key!r}": _content(registered[key]) for key in registered})
         with contextlib.closing(make_environment(name, kwargs, wrappers)) as env:
             shared = shared_generators()
             steps = (step for seed in count(SEED) for step in _watched(env, seed, shared))
@@ -132,7 +131,9 @@ def fingerprint(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> l
 
 def require_equal_processes(name: str, one: list[Step], other: list[Step]) -> None:
     """Refuse an environment with two fingerprints; UsageError says where they differ."""
-    for mine, theirs in zip(one, other, strict=False):
+    common = one[0].keys() & other[0].keys()  # a process may have imported the modules before
+    imports = [{what: each[0][what] for what in common} for each in (one, other)]
+    for mine, theirs in zip([imports[0], *one[1:]], [imports[1], *other[1:]], strict=False):
         if what := _apart(mine, theirs):
             raise UsageError(
                 f"environment {name!r} differs between two processes: with one seed and the same "

@@ -250,10 +250,13 @@ def test_a_draw_that_no_check_has_seen_fails_the_trial(
     assert f"generator random was drawn from while environment '{name}'" in error.read_text()
 
 
-def test_an_environment_is_checked_in_processes_of_its_own(
+def test_an_environment_is_checked_in_new_and_in_used_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    esbench.check_environment(write(tmp_path))
+    name = write(tmp_path, module="np.random.seed(3)")
+    with WorkerPool(1) as alone:
+        for gain in (1.0, 2.0):
+            alone.check(EnvironmentSpec(id=name, kwargs={"gain": gain}))
     with pytest.raises(EsbenchError, match="the reward .*, so results would depend on"):
         esbench.check_environment(write(tmp_path, step="reward += os.getpid()"))
