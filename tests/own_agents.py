@@ -1,6 +1,7 @@
 """Agents of a user, which inherit from nothing and know nothing of esbench."""
 
 import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -83,3 +84,12 @@ class Unseeded(Predictor):
         """Take no step."""
         weights = np.random.default_rng().normal(size=4)
         return lambda observation: int(observation @ weights > 0)
+
+
+class Draws(Predictor):
+    """An agent that draws a number and does not use it."""
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Take no step."""
+        random.random()
+        return lambda _: 0

@@ -25,7 +25,7 @@ from esbench.core.errors import (
     error_text,
     require_keywords,
 )
-from esbench.core.generators import GeneratorWatch, shared_generators
+from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
 from esbench.core.registry import Registry, import_object
 from esbench.core.settings import Count, TrainerSettings, parse
 
@@ -270,12 +270,11 @@ def check_agent(cls: type, env: str = "CartPole-v1", env_steps: int = 500, **set
             f"{name} chose other actions when it was trained again; expected that its random "
             "numbers depend on the seed alone"
         )
-    for generator, state in watch.drawn().items():
-        if drawn.get(generator) != state:
-            raise TrainingError(
-                f"{name} draws from the generator {generator} and does not seed it; expected that "
-                "its random numbers depend on the seed alone"
-            )
+    if generator := redrawn(drawn, watch.drawn()):
+        raise TrainingError(
+            f"{name} draws from the generator {generator} and does not seed it; expected that its "
+            "random numbers depend on the seed alone"
+        )
 
 
 def _actions(cls: Any, name: str, settings: Any, env: str, env_steps: int) -> list[Any]:

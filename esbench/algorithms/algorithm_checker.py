@@ -20,7 +20,7 @@ from esbench.core.errors import (
     error_text,
     shown,
 )
-from esbench.core.generators import GeneratorWatch, shared_generators
+from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
 from esbench.core.population import Population
 from esbench.core.settings import parse
 
@@ -81,10 +81,10 @@ def check_search(
         _try(cls, settings, shapes, restart)
         if drawn := watch.drawn():
             _try(cls, settings, shapes, restart)
-            if watch.drawn() != drawn:  # it does not seed them itself
+            if name := redrawn(drawn, watch.drawn()):
                 raise TrainingError(
-                    f"{cls.__name__} draws from the generator {next(iter(drawn))}, which other "
-                    "code uses too; expected random numbers that depend on the seed alone"
+                    f"{cls.__name__} draws from the generator {name}, which other code uses too; "
+                    "expected random numbers that depend on the seed alone"
                 )
 
 

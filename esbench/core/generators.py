@@ -94,6 +94,14 @@ class GeneratorWatch:
         return {name: _state(generator) for name, generator in generators.items()}
 
 
+def redrawn(first: dict[str, int], second: dict[str, int]) -> str:
+    """A generator that the same code, run twice, has drawn from and not seeded; empty if none.
+
+    The arguments are what a watch has found after each run.
+    """
+    return next((name for name in first if second.get(name, first[name]) != first[name]), "")
+
+
 def _kinds() -> tuple[type, ...]:
     own = random.Random, np.random.Generator, np.random.RandomState
     torch = sys.modules.get("torch")

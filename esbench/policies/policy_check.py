@@ -10,7 +10,7 @@ import numpy as np
 
 from esbench.core.arrays import Matrix
 from esbench.core.errors import EsbenchError, UserCodeError, error_text, location
-from esbench.core.generators import GeneratorWatch, shared_generators
+from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
 from esbench.core.registry import import_name
 from esbench.core.settings import parse
 from esbench.policies.module import ModulePolicy
@@ -71,12 +71,9 @@ def check_own(policy: Policy) -> None:
 
 
 def _check(policy: Policy, name: str, checks: Sequence[Check], **sizes: int) -> None:
-    watch = GeneratorWatch(shared_generators(), lambda: [policy, *vars(policy).values()])
     try:
         examined = Examined(policy, **sizes)
         found = next(filter(None, (check(examined) for check in checks)), None)
-        if not found and (drawn := watch.drawn()):
-            found = f"it draws from the generator {next(iter(drawn))}; {NO_RANDOM_NUMBERS}"
     except EsbenchError:
         raise
     except Exception as error:  # a user's code may raise anything
@@ -202,7 +199,12 @@ def _finite(examined: Examined) -> str | None:
 
 
 def _repeats(examined: Examined) -> str | None:
-    one, other = (examined.play_everywhere() for _ in range(2))
+    held = [examined.policy, *vars(examined.policy).values()]
+    watch = GeneratorWatch(shared_generators(), lambda: held)
+    one, drawn = examined.play_everywhere(), watch.drawn()
+    other, again = examined.play_everywhere(), watch.drawn()
+    if name := redrawn(drawn, again):
+        return f"it draws from the generator {name}; {NO_RANDOM_NUMBERS}"
     if one == other and examined.alone.tobytes() == examined.play_alone().tobytes():
         return None
     return f"a copy of it returns other outputs for the same observations; {NO_RANDOM_NUMBERS}"

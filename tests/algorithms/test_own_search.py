@@ -48,6 +48,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         {"_ask": lambda search: search.sampled(np.random.default_rng().uniform(0.1, 0.2))},
         "generation 1 has other members",
     ),
+    ({"left": lambda _: {"x": torch.rand(1)}}, "draws from the generator torch"),
     (
         {"left": lambda search: {"population_size": search.population_size + 2}},
         "generation 2 has other members or episodes",
@@ -164,6 +165,7 @@ def test_own_agents_pass_the_check(name: str) -> None:
     [
         ("Nothing", TrainingError, "returned int; expected a policy"),
         ("Unseeded", TrainingError, "depend on the seed alone"),
+        ("Draws", TrainingError, "draws from the generator random and does not seed it"),
         ("Outside", TrainingError, r"chose 7; expected one of Discrete\(2\)"),
         ("np", UsageError, "is no agent"),
     ],

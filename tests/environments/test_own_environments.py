@@ -226,9 +226,9 @@ class Wasteful(Sampled):
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (Sampled, "returns other outputs .* no random numbers in forward"),
-        (Fresh, "returns other outputs"),
-        (Held, "returns other outputs"),
+        (Sampled, "draws from the generator torch; expected no random numbers in forward"),
+        (Fresh, "returns other outputs .* no random numbers in forward"),
+        (Held, "draws from the generator Held.rng"),
         (Wasteful, "draws from the generator numpy.random; expected no random numbers"),
     ],
 )
