@@ -78,14 +78,24 @@ class GeneratorWatch:
     ) -> None:
         self._shared = global_generators() if shared is None else shared
         self._owners = owners
-        self._watched: Named | None = None
-        self._before = self._states(self._found())
+        self._watched = self._found()
+        self._before = self._states(self._watched)
+        self._is_new = True
 
     def drawn(self) -> dict[str, int]:
-        """Their states by name; what the owners hold is searched again at the first call."""
-        self._watched = self._watched or self._found()
+        """Their states by name.
+
+        What the owners hold is searched again at the first call. A generator that is new then has
+        not been drawn from yet.
+        """
+        if self._is_new:
+            self._is_new, known, self._watched = False, self._watched, self._found()
+            new = {
+                name: each for name, each in self._watched.items() if known.get(name) is not each
+            }
+            self._before |= self._states(new)
         states = self._states(self._watched)
-        return {name: state for name, state in states.items() if self._before.get(name) != state}
+        return {name: state for name, state in states.items() if self._before[name] != state}
 
     def _found(self) -> Named:
         return {**held_generators(self._owners()), **self._shared}

@@ -220,7 +220,7 @@ class Engine(ABC):
         known = len(self._answers)
         self._ask_once([check_episodes], environment)
         (warning,) = self._ask_once([bounds_without_zero], environment)
-        if all(prints):
+        if prints and all(prints):
             require_equal_processes(environment.id, *prints)
         if warning and len(self._answers) > known:
             self.notice(warning)

@@ -25,6 +25,7 @@ import os, random, secrets, time, uuid
 import gymnasium
 import numpy as np
 from doubles import Walk
+from gymnasium import spaces
 {module}
 
 class Mine(Walk):
@@ -173,6 +174,7 @@ def test_an_environment_that_differs_between_processes_is_refused(
         {"module": "np.random.seed(3); gain = np.random.rand()", "step": ADDS},
         {"reset": "random.seed(seed); self.position += random.random()"},
         {"constructor": "random.random(); self.unused = np.random.default_rng()"},
+        {"reset": "self.action_space = spaces.Box(-1, 1, (3,)); self.action_space.np_random"},
         {"constructor": "self.rng = random.Random()", "reset": "self.rng.seed(seed)",
          "step": "reward += self.rng.random()"},
         {"step": "reward += np.random.default_rng(self.left).random()"},
@@ -258,5 +260,6 @@ def test_an_environment_is_checked_in_new_and_in_used_processes(
     with WorkerPool(1) as alone:
         for gain in (1.0, 2.0):
             alone.check(EnvironmentSpec(id=name, kwargs={"gain": gain}))
+        alone.check(EnvironmentSpec(id="FrozenLake-v1"))  # of ``envs/``: in one process
     with pytest.raises(EsbenchError, match="the reward .*, so results would depend on"):
         esbench.check_environment(write(tmp_path, step="reward += os.getpid()"))
