@@ -81,19 +81,6 @@ def test_a_class_is_found_by_its_decorator_or_by_its_file(zoo):
     assert zoo.names() == ["lion", "tortoise", "turtle"]
 
 
-def test_a_second_class_of_the_same_name_is_an_error_that_names_both(zoo):
-    @zoo.register("lion")
-    class Lion:
-        pass
-
-    class Other:
-        pass
-
-    with pytest.raises(UsageError, match=r"animal 'lion' is registered twice: .*Lion and .*Other"):
-        zoo.register("lion")(Other)
-    assert zoo.get("lion") is Lion
-
-
 @pytest.mark.parametrize(
     ("name", "answer"),
     [

@@ -103,17 +103,6 @@ def test_a_rule_between_settings_speaks_for_itself():
     assert line == "grid.toml: algorithms.es: size = 60: expected at most 50 when mirrored"
 
 
-@pytest.mark.parametrize(
-    ("values", "line"),
-    [
-        ({"size": 1}, "run: algorithms.es.size = 1: expected "),
-        ({"siez": 1}, "run: unknown key algorithms.es.siez (= 1); did you mean 'size'?"),
-    ],
-)
-def test_the_prefix_is_the_place_in_the_source(values, line):
-    assert complaints("run", "algorithms.es", **values)[0].startswith(line)
-
-
 def test_every_wrong_key_gets_a_line():
     lines = complaints(steps="x", size=1, nmae="y", layer={"width": None})
     assert len(lines) == 4
