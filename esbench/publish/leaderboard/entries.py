@@ -317,10 +317,10 @@ def _impossible(seed: str, score: float, run: EntryRun) -> Iterator[str]:
         if is_mean(value, run.quantiles, run.episodes, count):
             continue
         bounds = mean_bounds(run.quantiles, run.episodes, count)
-        expected = f"expected {bounds[0]:.10g} to {bounds[1]:.10g}" if bounds else "nothing can be"
+        expected = f"{bounds[0]:.10g} to {bounds[1]:.10g}" if bounds else "rising quantiles"
         yield (
             f"{seed}: {what} {value:.10g} of {run.episodes} returns with the quantiles "
-            f"{', '.join(f'{each:g}' for each in run.quantiles)}; {expected}"
+            f"{', '.join(f'{each:g}' for each in run.quantiles)}; expected {expected}"
         )
 
 
