@@ -48,8 +48,13 @@ def in_space(space: Space, action: Any, who: str) -> Any:
                 return tuple([in_space(part, each, who) for part, each in pairs])
         case spaces.Box():
             if (numbers := _numbers(action, space)) is not None:
-                found = np.clip(numbers, space.low, space.high)
-                return (np.rint(found) if space.dtype.kind in "iu" else found).astype(space.dtype)
+                found, is_whole = np.clip(numbers, space.low, space.high), space.dtype.kind in "iu"
+                if is_whole and found.dtype.kind == "f":
+                    found = np.rint(found)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    cast: Array = found.astype(space.dtype)
+                if np.array_equal(cast, found) if is_whole else np.isfinite(cast).all():
+                    return cast
         case spaces.Discrete() | spaces.MultiDiscrete() | spaces.MultiBinary():
             if (numbers := _numbers(action, space)) is not None:
                 whole = numbers.astype(space.dtype)[()]  # a scalar if the space is Discrete

@@ -18,6 +18,8 @@ from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.grids.trial_spec import TrialSpec
 
 WHOLE = spaces.Box(0, 10, (1,), np.int64)
+ANY_WHOLE = spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64)
+ANY = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 REAL = spaces.Box(-1, 1, (2,), np.float32)
 CHOICE = spaces.Discrete(3, start=1)
 CHOICES = spaces.MultiDiscrete([2, 3], start=[0, -1])
@@ -31,6 +33,8 @@ PARTS = spaces.Dict(a=CHOICE, b=spaces.Tuple([REAL, FLAGS]))
         (WHOLE, np.array([4.257], np.float32), [4]),
         (WHOLE, [99.5], [10]),
         (WHOLE, 3, [3]),
+        (WHOLE, 4.75, [5]),
+        (ANY_WHOLE, [2**60 + 1], [2**60 + 1]),
         (REAL, np.array([0.5, -0.25]), [0.5, -0.25]),
         (REAL, [[7, -7]], [1, -1]),
         (REAL, torch.tensor([0.5, 1.5]), [0.5, 1]),
@@ -57,6 +61,7 @@ def test_a_chosen_action_is_played_as_one_of_its_space(
     [
         *[(REAL, each) for each in ([np.nan, 0], [np.inf, 0], [0], "ab", [1j, 0], None)],
         *[(WHOLE, each) for each in (np.nan, [1, 2], "4")],
+        *[(ANY_WHOLE, 1e30), (ANY, 1e300), (ANY, np.inf)],
         *[(CHOICE, each) for each in (0, 4, 1.5, None, [1, 2], np.nan)],
         *[(CHOICES, each) for each in ([2, 0], [0, -2], [0.5, 0], 1)],
         *[(FLAGS, each) for each in ([2, 0], [-1, 0], [0.5, 0])],
