@@ -61,7 +61,7 @@ def test_a_chosen_action_is_played_as_one_of_its_space(
     [
         *[(REAL, each) for each in ([np.nan, 0], [np.inf, 0], [0], "ab", [1j, 0], None)],
         *[(WHOLE, each) for each in (np.nan, [1, 2], "4")],
-        *[(ANY_WHOLE, 1e30), (ANY, 1e300), (ANY, np.inf)],
+        *[(ANY, each) for each in (1e300, np.inf)],
         *[(CHOICE, each) for each in (0, 4, 1.5, None, [1, 2], np.nan)],
         *[(CHOICES, each) for each in ([2, 0], [0, -2], [0.5, 0], 1)],
         *[(FLAGS, each) for each in ([2, 0], [-1, 0], [0.5, 0])],
