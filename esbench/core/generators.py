@@ -50,7 +50,8 @@ def held_generators(owners: Iterable[object]) -> Named:
     found: Named = {}
     known, kinds = set[int](), _kinds()
     for owner in owners:
-        queue = [(type(owner).__name__, owner, DEPTH)]
+        cls = owner if isinstance(owner, type) else type(owner)
+        queue = [(cls.__name__, owner, DEPTH)]
         for path, holder, depth in queue:
             attributes = _attributes(owner) if holder is owner else _parts(holder)
             for part, value in attributes:
