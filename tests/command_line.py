@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,6 +52,20 @@ def finished(*arguments: str, **options: Any) -> tuple[int, str, str]:
     with python(*arguments, **options) as process:
         out, err = process.communicate()
     return process.returncode, out, err
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs."""
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" not in status.read_text()
+
+
+def end_soon(pids: Iterable[int]) -> bool:
+    """Whether all of some processes end within ten seconds."""
+    deadline = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(alive, pids))
 
 
 def files(folder: Path) -> dict[Path, tuple[int, bytes]]:

@@ -4,7 +4,12 @@ import copy
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -283,17 +288,99 @@ class KillsTheTrainer(Walk):
 
 
 class Forks(Slow):
-    """Leaves a process behind that holds the pipes of its worker until the flag is removed."""
+    """Leaves a process behind that holds the pipes of its worker until the flag is removed.
+
+    It leaves the group of the worker, which would end it.
+    """
 
     def __init__(self, flag: str = "") -> None:
         super().__init__()
         if flag and multiprocessing.parent_process() is not None and os.fork() == 0:
+            os.setsid()
             for _ in range(400):
                 if not Path(flag).exists():
                     os._exit(0)
                 time.sleep(0.05)
             Path(flag).write_text("not removed")
             os._exit(0)
+
+
+def double(value: float) -> float:
+    """The reward that a helper of ``Helped`` computes."""
+    return 2 * value
+
+
+def serve(connection: Connection) -> None:
+    """Double every number that arrives, as a simulator in a process of its own."""
+    while True:
+        connection.send(double(connection.recv()))
+
+
+class Helped(Walk):
+    """A process of its own computes its rewards; the file ``helpers`` gets its id."""
+
+    def __init__(self, kind: str = "process", method: str = "fork", helpers: str = "") -> None:
+        super().__init__()
+        self._double: Callable[[float], float]
+        context: Any = multiprocessing.get_context(method)
+        before = {each.pid for each in multiprocessing.active_children()}
+        match kind:
+            case "process":
+                ours, theirs = context.Pipe()
+                context.Process(target=serve, args=(theirs,)).start()
+
+                def call(value: float) -> float:
+                    ours.send(value)
+                    return float(ours.recv())
+
+                self._double = call
+            case "pool":
+                pool = context.Pool(1)
+                self._double = lambda value: pool.apply(double, (value,))
+            case "executor":
+                executor = ProcessPoolExecutor(1, context)
+                self._double = lambda value: executor.submit(double, value).result()
+            case "subprocess":
+                code = "for line in open(0): print(2 * float(line), flush=True)"
+                program = subprocess.Popen(
+                    [sys.executable, "-c", code],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                )
+
+                def ask(value: float) -> float:
+                    assert program.stdin is not None
+                    assert program.stdout is not None
+                    program.stdin.write(f"{value}\n".encode())
+                    return float(program.stdout.readline())
+
+                self._double = ask
+                note(helpers, program.pid)
+            case "vector":
+                vector = gymnasium.vector.AsyncVectorEnv([Walk], context=method)
+                vector.reset(seed=0)
+
+                def step(value: float) -> float:
+                    vector.step(vector.action_space.sample())
+                    return double(value)
+
+                self._double = step
+        self._double(0.0)
+        for each in multiprocessing.active_children():
+            if each.pid not in before:
+                note(helpers, each.pid or 0)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        observation, reward, *ends = super().step(action)
+        return observation, self._double(float(reward)), *ends
+
+
+def note(helpers: str, number: int) -> None:
+    """Append the id of a helper to a file, if there is one."""
+    if helpers:
+        with Path(helpers).open("a") as file:
+            file.write(f"{number}\n")
 
 
 class Chatty(Walk):

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.agents.agent import AgentSettings
+from esbench.core.cores import usable_cores
 from esbench.core.errors import DamagedTrialError, TrainingError
 from esbench.core.json_text import Json
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Task, member_tasks
-from esbench.engine.worker_pool import WorkerPool, usable_cores
+from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.specifications import time_limit
 from esbench.experiment.run_trial import check_trials
 from esbench.experiment.search_trainer import SearchTrainer

@@ -1,4 +1,4 @@
-"""Standard streams, signals and the end of the process."""
+"""Standard streams, signals, settings that threads share, and the end of the process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final, TextIO, final
 
 STANDARD: Final = (0, 1, 2)
+# Held to change environment variables for a while, and to copy all of them.
+ENVIRON: Final = threading.RLock()
 PATIENCE: Final = 5.0  # seconds for the threads and child processes that user code has left
 
 
@@ -129,16 +131,34 @@ def interrupts_delayed() -> Iterator[None]:
             handlers[signal.Signals(arrived[0])](arrived[0], None)
 
 
-@contextlib.contextmanager
-def interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C in this thread and in the processes that start in the block."""
-    # Starting the tracker would unblock the signal.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+@final
+class Jointly:
+    """A change of the process that several threads make together.
+
+    The first one makes it and the last one undoes it. Each for itself would restore what another
+    one has changed.
+    """
+
+    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
+        self._change = change
+        self._lock = threading.RLock()
+        self._made = contextlib.ExitStack()
+        self._threads = 0
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """A block with the change."""
+        with self._lock:
+            if not self._threads:
+                self._made.enter_context(self._change())
+            self._threads += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads -= 1
+                if not self._threads:
+                    self._made.close()
 
 
 def end_soon(code: int) -> None:

@@ -1,27 +1,48 @@
 """Child processes that exchange messages with their parent over a pipe.
 
-A child ignores Ctrl-C, because its parent decides what to do, and ends when its parent is gone.
+A child ignores Ctrl-C, because its parent decides what to do, and ends when its parent is gone. It
+leads a group of processes, which holds those that user code starts in it, and they end with it.
+
+A child starts with a safe path: without the current folder, in which a file may have the name of a
+module of Python. Then it has the path of its parent, with Python's own modules first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
+import pickle
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import process, spawn
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any, Final, final
 
+import esbench
 from esbench.core.errors import UsageError
-from esbench.core.process import end_soon, interrupts_blocked, occupy_streams, open_streams
-from esbench.core.processor import SINGLE_THREAD
+from esbench.core.process import ENVIRON, end_soon, occupy_streams, open_streams
 
+# The package is loaded from its file, because the path of the child may have another one.
+START: Final = """
+import sys
+from importlib import util
+spec = util.spec_from_file_location("esbench", {package!r})
+sys.modules["esbench"] = package = util.module_from_spec(spec)
+spec.loader.exec_module(package)
+from esbench.engine.child_process import run_child
+run_child({descriptor})
+"""
+SAME_HASHES: Final = {"PYTHONHASHSEED": "0"}  # sets of strings have one order in all children
+GRACE: Final = 1.0  # seconds from SIGTERM to SIGKILL, for the processes that a child has left
 UNGUARDED: Final = 78  # exit code of a child whose main module starts children
 
 
@@ -67,33 +88,51 @@ class Child:
     """A child process, as its parent sees it.
 
     Attributes:
-        death: a file descriptor that becomes readable when the child dies.
+        owner: the process that has started it.
+        watcher: ends when the child and what it started have ended.
     """
 
-    def __init__(self, main: Callable[..., None], *arguments: object, daemon: bool = True) -> None:
+    def __init__(
+        self,
+        main: Callable[..., None],
+        *arguments: object,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         """Start a process that runs ``main(parent, *arguments)``; all must be picklable.
 
-        A daemon ends with this process and has no children itself.
+        It has the environment variables of this process, ``SAME_HASHES`` and ``variables``.
         """
+        self.owner = os.getpid()
         occupy_streams()  # otherwise the pipe could be one of them
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_run_child, args=(theirs, main, arguments), daemon=daemon
-        )
-        with interrupts_blocked(), _importable_main():
-            try:
-                self.process.start()
-            except RuntimeError:  # this is a child itself, which imports the user's script
-                raise SystemExit(UNGUARDED) from None
-            self.death = _death_of(self.process)
-            ours = socket.socket(fileno=os.dup(self.connection.fileno()))
-            pipe = ours, os.dup(self.death)
-            threading.Thread(target=_shut_down, args=pipe, daemon=True).start()
-        theirs.close()
+        preparation, call = _preparation(), pickle.dumps((main, arguments))
+        with ENVIRON:
+            environment = {**os.environ, **SAME_HASHES, **(variables or {})}
+        self.connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            code = START.format(package=esbench.__file__, descriptor=theirs.fileno())
+            flags = [*subprocess._args_from_interpreter_flags(), "-P"]  # type: ignore[attr-defined]
+            self.process = subprocess.Popen(
+                [spawn.get_executable(), *flags, "-c", code],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+        ours = socket.socket(fileno=os.dup(self.connection.fileno()))
+        self.watcher = threading.Thread(target=_watch, args=(self.process, ours), daemon=True)
+        self.watcher.start()
+        self.send((self.owner, main.__module__, preparation, call))
 
     def send(self, message: object) -> None:
-        """Send a message; ignored by a dead child, which ``receive`` reports."""
+        """Send a message; ignored by a dead child, which ``receive`` reports.
+
+        UsageError in a process that this one has forked.
+        """
+        if os.getpid() != self.owner:
+            raise UsageError(
+                "this trainer has the worker processes of the process that made it; expected "
+                "one that is made in the process that trains"
+            )
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(message)
 
@@ -104,10 +143,10 @@ class Child:
         except (EOFError, OSError):  # it died between two messages, or in the middle of one
             return None
 
-    def exit_code(self) -> int | None:
-        """Wait until the child has died and return its exit code."""
-        self.process.join()
-        return self.process.exitcode
+    def exit_code(self) -> int:
+        """Wait until the child and what it started have ended and return its exit code."""
+        self.watcher.join()
+        return self.process.returncode
 
     def require_guard(self) -> None:
         """Raises UsageError if the child has died because the user's script starts processes."""
@@ -120,7 +159,7 @@ class Child:
     def cause_of_death(self) -> str:
         """Wait until the child has died and describe its exit code."""
         code = self.exit_code()
-        if code is None or code >= 0:
+        if code >= 0:
             return f"exit code {code}"
         memory = " (out of memory?)" if code == -signal.SIGKILL else ""
         return f"signal {signal.Signals(-code).name}{memory}"
@@ -140,95 +179,106 @@ def wait_for(children: Sequence[Child], seconds: float | None = None) -> list[Ch
 
     With ``seconds``, none may have done so by then.
     """
-    handles: dict[Any, Child] = {}
-    for child in children:
-        handles[child.connection] = handles[child.death] = child
-    return list(dict.fromkeys(handles[handle] for handle in wait(list(handles), seconds)))
+    owners: dict[Any, Child] = {child.connection: child for child in children}
+    return [owners[each] for each in wait(list(owners), seconds)]
 
 
 def end(children: Sequence[Child], patience: float | None = None) -> None:
-    """Terminate children; those that still run after ``patience`` seconds each are killed."""
+    """Terminate children; those that still run after ``patience`` seconds each are killed.
+
+    Those of another process are left to it.
+    """
+    children = [child for child in children if child.owner == os.getpid()]
     try:
         for child in children:
             child.process.terminate()
         for child in children:
-            wait([child.death], patience)
+            child.watcher.join(patience)
     finally:  # even if an interrupt ends the waiting
         for child in children:
             child.process.kill()
-            child.process.join()
-            child.process.close()
+            child.exit_code()
             child.connection.close()
-            os.close(child.death)
 
 
-@contextlib.contextmanager
-def single_thread() -> Iterator[None]:
-    """Set ``SINGLE_THREAD`` for the processes that start in the block."""
-    before = {name: os.environ[name] for name in SINGLE_THREAD if name in os.environ}
-    os.environ.update(SINGLE_THREAD)
-    try:
-        yield
-    finally:
-        for name in SINGLE_THREAD:
-            del os.environ[name]
-        os.environ.update(before)
-
-
-def _run_child(
-    connection: Connection, main: Callable[..., None], arguments: tuple[object, ...]
-) -> None:
-    open_streams()
+def run_child(descriptor: int) -> None:
+    """Do the work of a child; called first of all in its process."""
+    os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    code = 1
+    open_streams()
+    parent, code = Parent(Connection(descriptor)), 1
     try:
-        with contextlib.suppress(ParentGoneError):
-            main(Parent(connection), *arguments)
+        number, module, preparation, call = parent.receive()
+        threading.Thread(target=_end_with_parent, args=(number,), daemon=True).start()
+        _prepare(number, module, preparation)
+        main, arguments = pickle.loads(call)  # noqa: S301
+        main(parent, *arguments)
         code = 0
+    except ParentGoneError:
+        os.killpg(0, signal.SIGKILL)
     finally:
         end_soon(code)
 
 
-@contextlib.contextmanager
-def _importable_main() -> Iterator[None]:
-    """A child imports the file of the main module; a script from standard input has none."""
-    main = vars(sys.modules["__main__"])
-    file = main.get("__file__")
-    if file != "<stdin>":
-        yield
-        return
-    del main["__file__"]
+def _preparation() -> dict[str, Any]:
+    """What a child needs to import the modules of this process, its main module included."""
     try:
-        yield
+        found = spawn.get_preparation_data("esbench")
+    except RuntimeError:  # this is a child itself, which imports the user's script
+        raise SystemExit(UNGUARDED) from None
+    del found["authkey"]  # which only multiprocessing may send
+    if getattr(sys.modules["__main__"], "__file__", None) == "<stdin>":
+        found.pop("init_main_from_path", None)
+    return found
+
+
+def _prepare(parent: int, module: str, preparation: dict[str, Any]) -> None:
+    """Make user code importable; its script is imported as multiprocessing does it."""
+    if module.startswith("esbench."):  # with the safe path
+        importlib.import_module(module)
+    library = str(Path(os.__file__).parent)
+    preparation["sys_path"].sort(key=lambda path: path not in {library, f"{library}/lib-dynload"})
+    current: Any = process.current_process()
+    # User code may ask multiprocessing whether it runs in a child.
+    told = process._ParentProcess("MainProcess", parent, _death_of(parent))  # type: ignore[attr-defined]
+    process._parent_process = told  # type: ignore[attr-defined]
+    current._inheriting = True
+    try:
+        spawn.prepare(preparation)
     finally:
-        main["__file__"] = file
+        del current._inheriting
 
 
-def _death_of(process: SpawnProcess) -> int:
-    """A descriptor of a process itself: its pipes stay open while processes that it started run."""
-    assert process.pid is not None, "start it first"
-    try:
-        return os.pidfd_open(process.pid)
-    except OSError:  # the kernel or its sandbox has none
-        return os.dup(process.sentinel)
+def _watch(child: subprocess.Popen[bytes], connection: socket.socket) -> None:
+    """Wait until a child dies, and end the processes that it started.
 
-
-def _shut_down(connection: socket.socket, death: int) -> None:
-    """Shut a pipe down when the child dies: processes that it started may hold the other end.
-
-    What the child has sent can still be received.
+    They may hold the other end of its pipe, which is therefore shut down. What the child has sent
+    can still be received.
     """
+    child.wait()
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGTERM)
     with connection:
-        wait([death])
-        os.close(death)
         connection.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # none is left
+        for _ in range(50):
+            os.killpg(child.pid, 0)
+            time.sleep(GRACE / 50)
+        os.killpg(child.pid, signal.SIGKILL)
 
 
-def _end_with_parent() -> None:
-    """End this process at once when its parent is gone, for whatever reason."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "called in a child process"
-    wait([parent.sentinel])
-    os._exit(1)
+def _end_with_parent(parent: int) -> None:
+    """End this process and what it has started at once when its parent is gone."""
+    death = _death_of(parent)
+    while os.getppid() == parent:
+        wait([death], 1.0)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _death_of(number: int) -> int:
+    """A descriptor that becomes readable when a process dies, or never."""
+    try:
+        return os.pidfd_open(number)
+    except OSError:  # the kernel or its sandbox has none
+        return os.pipe()[0]

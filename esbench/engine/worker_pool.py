@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
+from esbench.core.cores import usable_cores
 from esbench.core.errors import EsbenchError, TrainingError, UsageError, require_integer
 from esbench.core.json_text import Json
-from esbench.engine.child_process import Child, end, single_thread, wait_for
+from esbench.core.processor import SINGLE_THREAD
+from esbench.engine.child_process import Child, end, wait_for
 from esbench.engine.engine import Engine, Question
 from esbench.engine.jobs import EpisodeResult, Episodes, Job, Task, collect
 from esbench.engine.player import Suspended
@@ -46,11 +48,6 @@ WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a 
 FEW_WORKERS: Final = 64  # allowed on every machine
 # The smallest number of episodes sent at once. More could wait in a queue while a worker is idle.
 PREFETCH: Final = 4
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def round_size(tasks: int, workers: int, slots: int) -> int:
@@ -115,7 +112,7 @@ class WorkerPool(Engine):
     @property
     def process_ids(self) -> list[int]:
         """The ids of the running worker processes."""
-        return [worker.child.process.pid or 0 for worker in self._workers]
+        return [worker.child.process.pid for worker in self._workers]
 
     def machines(self) -> None:
         """None."""
@@ -328,8 +325,7 @@ class WorkerPool(Engine):
         end([worker.child for worker in workers], PATIENCE)
 
     def _start(self) -> _Worker:
-        with single_thread():
-            child = Child(worker_main)
+        child = Child(worker_main, variables=SINGLE_THREAD)
         if self._configuration is not None:
             child.send(self._configuration)
         return _Worker(child, loading=int(self._configuration is not None))

@@ -12,10 +12,10 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from esbench.core.errors import UsageError
-from esbench.core.process import interrupts_delayed
+from esbench.core.process import ENVIRON, Jointly, interrupts_delayed
 
 
 def _import_mujoco() -> Any:
@@ -42,7 +42,7 @@ def _import_mujoco() -> Any:
             os.environ["MUJOCO_GL"] = chosen
 
 
-with interrupts_delayed():  # mujoco takes Ctrl-C for a missing library
+with ENVIRON, interrupts_delayed():  # mujoco takes Ctrl-C for a missing library
     mujoco = _import_mujoco()
 
 
@@ -60,11 +60,7 @@ def log_once() -> None:
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
-    """Drop the warnings of MuJoCo, and Gymnasium's about spaces, of what is made in the block.
-
-    The workers log them.
-    """
+def _without_warnings() -> Iterator[None]:
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:
@@ -73,3 +69,10 @@ def silenced() -> Iterator[None]:
             yield
     finally:
         mujoco.set_mju_user_warning(before)
+
+
+silenced: Final = Jointly(_without_warnings)
+"""Drops the warnings of MuJoCo, and Gymnasium's about spaces, of what is made in the block.
+
+The workers log them.
+"""

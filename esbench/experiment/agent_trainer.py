@@ -22,7 +22,7 @@ from esbench.core.errors import (
     require_choice,
     require_integer,
 )
-from esbench.core.global_streams import seeded_globally
+from esbench.core.global_streams import STREAMS, seeded_globally
 from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST_EPISODES
@@ -158,7 +158,7 @@ class AgentTrainer(Trainer):
         self._saved = -math.inf  # an interrupt saves nothing, so the first row does
         self._consistent = False
         try:
-            with silenced():
+            with STREAMS, silenced():  # agents in several threads take turns
                 # Schedules go over the whole budget, also if training pauses before its end.
                 known = self.agent.policy is not None
                 end = max(env_steps, self.spec.budget.env_steps) if known else env_steps

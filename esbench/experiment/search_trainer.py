@@ -15,6 +15,7 @@ from esbench.algorithms.algorithm_checker import check_search
 from esbench.algorithms.base import Algorithm, algorithm_class, is_builtin
 from esbench.algorithms.search_settings import MOST_MEMBERS
 from esbench.core.arrays import State, Vector
+from esbench.core.cores import usable_cores
 from esbench.core.errors import EsbenchError, TrainingError, UsageError, require_choice
 from esbench.core.population import Population, drawing_threads
 from esbench.core.process import interrupts_delayed
@@ -22,7 +23,6 @@ from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
-from esbench.engine.worker_pool import usable_cores
 from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.diagnostics import Gauge
 from esbench.experiment.evaluator import Evaluator

@@ -6,9 +6,9 @@ import contextlib
 import io
 import json
 import logging
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -149,10 +149,14 @@ class TrainedPolicy(Trained):
         self.__dict__.update(state)
         self._prepare()
 
-    def _one_thread(self) -> AbstractContextManager[object]:
-        """A block with one thread, as in a worker: with several, BLAS can round otherwise."""
-        block: AbstractContextManager[object] = self._libraries.limit(limits=1)
-        return block
+    @contextlib.contextmanager
+    def _one_thread(self) -> Iterator[None]:
+        """A block with one thread, as in a worker: with several, BLAS can round otherwise.
+
+        The limit is a setting of the process, so the policies of several threads take turns.
+        """
+        with TURNS, self._libraries.limit(limits=1):
+            yield
 
     def __repr__(self) -> str:
         return f"<TrainedPolicy of {self.environment.id}, generation {self.generation}>"
@@ -278,6 +282,7 @@ class TrainedAgent(Trained):
         return in_space(self.action_space, action, f"the policy of {self.environment.id}")
 
 
+TURNS: Final = threading.RLock()
 DESCRIPTION: Final = "esbench.json"  # beside the program, in the exported file
 
 

@@ -229,7 +229,7 @@ class TrialServer:
                 if self._stopped:
                     raise TrainingError("the trials are being stopped")
                 if place not in self._children:
-                    child = Child(trial_main, *arguments, daemon=False)  # it has workers
+                    child = Child(trial_main, *arguments)
                     self._children[place] = child
                     thread = threading.Thread(target=self._pass_on, args=(place, child))
                     thread.daemon = True

@@ -38,6 +38,7 @@ from esbench.algorithms.search_settings import Members
 from esbench.algorithms.shaping import all_equal, raw
 from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, suggestion
+from esbench.core.global_streams import torch_stream
 from esbench.core.population import StoredPopulation
 from esbench.core.seeding import noise_key
 from esbench.integrations.library import (
@@ -282,7 +283,7 @@ def _isolated() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        with torch_stream(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:

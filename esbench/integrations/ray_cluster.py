@@ -16,8 +16,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, final
 
+from esbench.core.cores import usable_cores
 from esbench.core.errors import UsageError
-from esbench.engine.worker_pool import usable_cores
 from esbench.integrations.library import optional
 from esbench.store.provenance import Origin, changes, code_here, provenance
 

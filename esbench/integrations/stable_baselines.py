@@ -7,6 +7,7 @@ Raffin et al. 2021, "Stable-Baselines3: reliable reinforcement learning implemen
 from __future__ import annotations
 
 import functools
+import random
 import re
 from abc import ABC
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from esbench.agents.model_policy import ModelPolicy
 from esbench.core.arrays import State
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.flat_spaces import nested
+from esbench.core.global_streams import STREAMS
 from esbench.integrations.library import LazyModule
 from esbench.integrations.stable_baselines_settings import StableBaselinesSettings, settings_of
 
@@ -128,18 +130,23 @@ class StableBaselines(Agent, ABC):
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Use one thread, and streams of its own: the library draws from those of the process."""
-        threads, before = torch.get_num_threads(), process_streams()
-        torch.set_num_threads(1)
-        if self._streams is not None:
-            set_process_streams(self._streams)
-            self._streams = None
-        try:
-            yield
-        finally:
-            self._streams = process_streams()
-            set_process_streams(before)
-            torch.set_num_threads(threads)
+        """Use one thread, and streams of its own: the library draws from those of the process.
+
+        Agents in several threads of this process therefore take turns.
+        """
+        with STREAMS:
+            threads, before, plainly = torch.get_num_threads(), process_streams(), random.getstate()
+            torch.set_num_threads(1)
+            if self._streams is not None:
+                set_process_streams(self._streams)
+                self._streams = None
+            try:
+                yield
+            finally:
+                self._streams = process_streams()
+                set_process_streams(before)
+                random.setstate(plainly)  # which the library seeds and does not use
+                torch.set_num_threads(threads)
 
     @final
     def state_dict(self) -> State | None:

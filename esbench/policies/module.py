@@ -23,6 +23,7 @@ from esbench.core.arguments import received
 from esbench.core.arrays import Shapes, Vector
 from esbench.core.errors import UsageError, UserCodeError, error_text, location, require_keywords
 from esbench.core.escape import printable
+from esbench.core.global_streams import torch_stream
 from esbench.core.registry import import_object
 from esbench.policies.policy import (
     PolicySettings,
@@ -128,7 +129,7 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         import torch
 
         first = self.num_inputs if self._images is None else self._images.size
-        with torch.random.fork_rng(devices=[]):
+        with torch_stream():
             torch.manual_seed(seed)
             try:
                 arguments = received(self._class, self.settings.arguments)

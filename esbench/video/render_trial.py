@@ -21,6 +21,7 @@ import numpy as np
 
 from esbench.agents.acting import Environment
 from esbench.core.errors import UsageError, as_training_errors
+from esbench.core.process import ENVIRON
 from esbench.core.units import counted
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.make_environment import make_environment, reason
@@ -251,12 +252,14 @@ def without_screen(env: gymnasium.Env[Any, Any]) -> Iterator[None]:
                 added["MUJOCO_GL"] = name
             elif not any(os.environ.get(name) for name in SCREENS):
                 raise UsageError(MISSING)
-    os.environ.update(added)
+    with ENVIRON:
+        os.environ.update(added)
     try:
         yield
     finally:
-        for key in added:
-            os.environ.pop(key, None)
+        with ENVIRON:
+            for key in added:
+                os.environ.pop(key, None)
 
 
 def offscreen_opengl() -> str | None:

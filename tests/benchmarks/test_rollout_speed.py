@@ -13,7 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
 from esbench.bench.simulator_limit import SimulatorProcesses
-from esbench.engine.worker_pool import usable_cores
+from esbench.core.cores import usable_cores
 from esbench.experiment.search_trainer import SearchTrainer
 
 ENVIRONMENTS = ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "CartPole-v1"]

@@ -1,14 +1,20 @@
-"""Messages of a child that has died end, even if a process that it started holds the pipe."""
+"""Child processes start and end, whatever the current folder has and whatever they start."""
 
 import os
 import signal
+import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import alive, end_soon, finished
 
 from esbench.engine.child_process import Child, Parent, end, wait_for
+from esbench.engine.setup import Setup
+from esbench.engine.worker_pool import WorkerPool
+from esbench.grids.trial_spec import TrialSpec
 
 LARGE = 10_000_000  # bytes, more than a pipe holds
 
@@ -16,6 +22,7 @@ LARGE = 10_000_000  # bytes, more than a pipe holds
 def hold_the_pipe(flag: Path) -> None:
     """Leave a process that runs until the flag is removed, at most 20 s."""
     if os.fork() == 0:
+        os.setsid()  # it leaves the group of the child, which would end it
         for _ in range(400):
             if not flag.exists():
                 os._exit(0)
@@ -55,9 +62,115 @@ def test_a_large_message_to_a_dead_child_is_dropped(flag: Path) -> None:
 
 def test_what_a_dying_child_has_sent_is_received_up_to_the_torn_message(flag: Path) -> None:
     child = Child(die_in_a_message, flag)
-    os.waitid(os.P_PID, child.process.pid or 0, os.WEXITED | os.WNOWAIT)
+    assert end_soon([child.process.pid])
     assert child.receive() == "whole"
     assert child.receive() is None
     assert flag.read_text() == ""
     flag.unlink()
     end([child])
+
+
+HELPED = "doubles:Helped-v0"
+
+
+@pytest.mark.parametrize("how", ["killed", "closed"])
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("process", "fork"),
+        ("process", "spawn"),
+        ("pool", "fork"),
+        ("executor", "spawn"),
+        ("subprocess", "fork"),
+        ("vector", "fork"),
+    ],
+)
+def test_processes_that_an_environment_starts_end_with_its_worker(
+    make_spec: Callable[..., TrialSpec], tmp_path: Path, kind: str, method: str, how: str
+) -> None:
+    helpers = tmp_path / "helpers"
+    kwargs = {"kind": kind, "method": method, "helpers": str(helpers)}
+    spec = make_spec(HELPED, environment={HELPED: {"kwargs": kwargs}})
+    with WorkerPool(1, slots=1) as pool:
+        pool.configure(Setup(spec.environment, spec.policy))
+        started = [int(number) for number in helpers.read_text().split()]
+        assert started
+        assert all(map(alive, started))
+        if how == "killed":
+            os.kill(pool.process_ids[0], signal.SIGKILL)
+            assert end_soon(started)
+    assert end_soon(started)
+
+
+SHADOWS = (
+    "types", "signal", "socket", "select", "random", "json", "copy", "queue", "threading",
+    "multiprocessing", "importlib", "numpy", "gymnasium", "torch", "esbench",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("at_once", ["1", "2"])
+def test_files_of_the_current_folder_that_have_the_names_of_modules_are_not_imported(
+    tmp_path: Path, at_once: str
+) -> None:
+    for name in SHADOWS:
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('imported {name}.py')\n")
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv as Mine\n"
+        "gymnasium.register('Own-v0', entry_point=Mine, max_episode_steps=50)\n"
+    )
+    code, _, err = finished(
+        "-c",
+        "import sys; sys.path.remove(''); from esbench.__main__ import program; program()",
+        *("run", "--env", "mine:Own-v0", "--algorithm", "snes", "--seeds", "0,1"),
+        *("--env-steps", "500", "--workers", "2", "--at-once", at_once, "--quiet"),
+        cwd=tmp_path,
+    )
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize(("kind", "method"), [("Pool", "fork"), ("ProcessPoolExecutor", "spawn")])
+def test_a_trainer_runs_in_a_worker_of_a_pool(tmp_path: Path, kind: str, method: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        import esbench
+
+
+        def train(seed):
+            options = {{"env": "CartPole-v1", "seed": seed, "workers": 2}}
+            with esbench.make_trainer("snes", population_size=8, **options) as trainer:
+                trainer.train(env_steps=500)
+                return trainer.history[-1].digest
+
+
+        def again():
+            ours.train(env_steps=5_000)
+            raise AssertionError("the workers of the parent were used")
+
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context({method!r})
+            ours = esbench.make_trainer("snes", env="CartPole-v1", workers=1)
+            ours.train(env_steps=1)
+            if {kind!r} == "Pool":
+                with context.Pool(2) as pool:
+                    digests = pool.map(train, [0, 1])
+            else:
+                with ProcessPoolExecutor(2, context) as executor:
+                    digests = list(executor.map(train, [0, 1]))
+            assert digests == [train(0), train(1)]
+            with multiprocessing.get_context("fork").Pool(1) as pool:
+                try:
+                    pool.apply(again)
+                except esbench.UsageError as error:
+                    assert "made" in str(error)
+            ours.train(env_steps=5_000)
+            ours.close()
+        """)
+    )
+    code, _, err = finished(str(script), cwd=tmp_path)
+    assert (code, err) == (0, "")

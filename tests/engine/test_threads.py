@@ -1,13 +1,22 @@
-"""Every process keeps one thread busy: more would compete with the workers for the cores."""
+"""Threads of a process, and trainers in several of them.
+
+Every process keeps one thread busy: more would compete with the workers for the cores.
+"""
 
 import json
 import os
+import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from command_line import finished
 
+import esbench
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 from esbench.grids.trial_spec import TrialSpec
@@ -81,6 +90,55 @@ def test_numerical_libraries_of_workers_use_one_thread(
     with WorkerPool(1) as pool:
         pool.configure(Setup(spec.environment, spec.policy))
         variables = Path(f"/proc/{pool.process_ids[0]}/environ").read_text().split("\0")
+    assert "PYTHONHASHSEED=0" in variables
     for name in libraries:
         assert f"{name}_NUM_THREADS=1" in variables
         assert os.environ[f"{name}_NUM_THREADS"] == "7"
+
+
+def test_trials_in_several_threads_are_those_of_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NETWORK)
+    network = {"template": "mine:Network"}
+    ppo = {"n_steps": 64, "n_envs": 1, "batch_size": 64}
+    trials = [
+        *(("snes", {"seed": seed, "population_size": 6}) for seed in range(2)),
+        *(
+            ("openai_es", {"seed": seed, "policy": network, "population_size": 6})
+            for seed in (0, 1)
+        ),
+        *(("ppo", {"seed": seed, **ppo}) for seed in range(3)),
+    ]
+
+    def digest(trial: tuple[str, dict[str, Any]]) -> str:
+        name, options = trial
+        options = {"env": "CartPole-v1", "budget": {"env_steps": 300}, "workers": 1, **options}
+        with esbench.make_trainer(name, **options) as trainer:
+            trainer.train()
+            return f"{trainer.history[-1].digest} {trainer.evaluate(episodes=3).mean}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        alone = [digest(trial) for trial in trials]
+        before = dict(os.environ), *streams()
+        with ThreadPoolExecutor(len(trials)) as executor:
+            together = list(executor.map(digest, trials))
+        assert (dict(os.environ), *streams()) == before
+    assert together == alone
+
+
+NETWORK = """
+import torch
+
+class Network(torch.nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__(torch.nn.Linear(inputs, 64), torch.nn.Tanh(), torch.nn.Linear(64, outputs))
+"""
+
+
+def streams() -> list[str]:
+    """The states of the process's random streams."""
+    return [
+        repr(random.getstate()),
+        repr(np.random.get_state(legacy=False)["state"]["key"].tolist()),  # noqa: NPY002
+        repr(torch.get_rng_state().tolist()),
+    ]

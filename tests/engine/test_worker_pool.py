@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import finished, python
+from command_line import end_soon, finished, python
 from trainers import train
 
 from esbench.core.errors import EnvironmentFailedError, TrainingError
@@ -111,7 +111,7 @@ def test_episodes_are_counted_while_they_are_played(make_spec: Spec, trio: Worke
 def kill(pool: WorkerPool, number: int) -> None:
     process = pool.process_ids[number]
     os.kill(process, signal.SIGKILL)
-    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    assert end_soon([process])
 
 
 def kill_soon(pool: WorkerPool) -> None:
@@ -339,20 +339,20 @@ def test_workers_that_die_while_they_load_are_replaced(make_spec: Spec) -> None:
         np.testing.assert_array_equal(play_walks(pool, spec).returns, played.returns)
 
 
-def alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
-    script = tmp_path / "script.py"
+def test_no_worker_and_none_of_its_processes_outlives_its_parent(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    script, helpers = tmp_path / "script.py", tmp_path / "helpers"
     script.write_text(
-        textwrap.dedent("""
+        textwrap.dedent(f"""
         import esbench
 
         if __name__ == "__main__":
-            trainer = esbench.make_trainer("snes", env="doubles:Slow-v0", workers=2)
+            table = {{"kwargs": {{"helpers": {str(helpers)!r}}}}}
+            trainer = esbench.make_trainer(
+                "snes", env="doubles:Helped-v0", workers=2, environment=table
+            )
 
             def report(record):
                 print(*trainer._pool.process_ids, flush=True)
@@ -364,13 +364,11 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> N
         assert process.stdout is not None
         pids = [int(pid) for pid in process.stdout.readline().split()]
         assert len(pids) == 2
+        assert len(helpers.read_text().split()) >= 2
         process.send_signal(how)
         process.stdout.read()
         process.wait(timeout=20)
-    deadline = time.monotonic() + 10
-    while any(map(alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, pids))
+    assert end_soon([*pids, *map(int, helpers.read_text().split())])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""The number of cores that this process may use: its affinity, and the quotas of its cgroups."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+SELF: Final = Path("/proc/self")
+
+
+def usable_cores() -> int:
+    """The number of cores that this process may use; a quota of 1.5 CPUs counts as 2.
+
+    With one worker less, a part of the quota would stay idle.
+    """
+    affine = getattr(os, "sched_getaffinity", None)
+    cores = len(affine(0)) if affine else os.cpu_count() or 1
+    return max(1, math.ceil(min(cores, cpu_quota())))
+
+
+@functools.cache
+def cpu_quota(process: Path = SELF) -> float:
+    """The smallest quota of CPUs in the cgroups of a process and their ancestors; else infinite.
+
+    ``process`` is its folder in Linux's ``/proc``.
+    """
+    found = [math.inf]
+    with contextlib.suppress(OSError, ValueError):  # not on Linux, or unreadable
+        for folder in _cgroups(process):
+            found.append(_quota_of(folder))
+    return min(found)
+
+
+def _cgroups(process: Path) -> Iterator[Path]:
+    """The folders of the cgroups of a process that can limit its CPUs, and their ancestors."""
+    memberships = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
+    for line in (process / "mountinfo").read_text().splitlines():
+        place, _, kind = line.partition(" - ")
+        root, top = place.split()[3:5]
+        system, _, options = kind.split(maxsplit=2)
+        if system == "cgroup" and "cpu" not in options.split(","):
+            continue
+        for _, controllers, name in memberships:  # none in version 2 of cgroups
+            if (system, "cpu" in controllers.split(",")) in {("cgroup2", False), ("cgroup", True)}:
+                path = PurePosixPath(name)
+                # In a container, the mount may begin at the cgroup of the container.
+                folder = Path(top, path.relative_to(root if path.is_relative_to(root) else "/"))
+                yield from (each for each in (folder, *folder.parents) if each.is_relative_to(top))
+
+
+def _quota_of(folder: Path) -> float:
+    """The quota of one cgroup, in CPUs."""
+    with contextlib.suppress(OSError, ValueError):  # "max" in version 2
+        quota, period = (folder / "cpu.max").read_text().split()
+        return float(quota) / float(period) if quota != "max" else math.inf
+    with contextlib.suppress(OSError, ValueError):
+        quota = float((folder / "cpu.cfs_quota_us").read_text())
+        period = float((folder / "cpu.cfs_period_us").read_text())
+        return quota / period if quota > 0 else math.inf
+    return math.inf
