@@ -112,7 +112,7 @@ class Child:
             code = START.format(package=esbench.__file__, descriptor=theirs.fileno())
             flags = [*subprocess._args_from_interpreter_flags(), "-P"]  # type: ignore[attr-defined]
             self.process = subprocess.Popen(
-                [spawn.get_executable(), *flags, "-c", code],
+                [spawn.get_executable(), *flags, "-c", code, main.__name__],  # for ps
                 stdin=subprocess.DEVNULL,
                 env=environment,
                 pass_fds=[theirs.fileno()],

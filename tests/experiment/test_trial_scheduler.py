@@ -1,6 +1,5 @@
 """Trials in processes here, or on nodes that come and go, leave behind what they do alone."""
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from command_line import children
 from nodes import LocalNodes
 from stored_trials import content
 from watchers import Watcher
@@ -71,11 +71,7 @@ def run_in_processes(nodes: LocalNodes) -> Run:
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    assert not processes()
-
-
-def processes() -> list[Any]:
-    return [child for child in multiprocessing.active_children() if not child.daemon]
+    assert not children("trial_main")
 
 
 def beside(trial: Trial) -> Trial:
@@ -140,8 +136,7 @@ def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
 
 
 def kill_a_process() -> None:
-    process, *_ = processes()
-    os.kill(process.pid, signal.SIGKILL)
+    os.kill(children("trial_main")[0], signal.SIGKILL)
 
 
 def test_side_by_side_the_results_are_the_same_also_if_a_process_is_killed(
