@@ -372,8 +372,8 @@ class Helped(Walk):
                 note(helpers, each.pid or 0)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
-        observation, reward, *ends = super().step(action)
-        return observation, self._double(float(reward)), *ends
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, self._double(reward), terminated, truncated, info
 
 
 def note(helpers: str, number: int) -> None:

@@ -55,11 +55,9 @@ def _cgroups(process: Path) -> Iterator[Path]:
 
 def _quota_of(folder: Path) -> float:
     """The quota of one cgroup, in CPUs."""
-    with contextlib.suppress(OSError, ValueError):  # "max" in version 2
-        quota, period = (folder / "cpu.max").read_text().split()
-        return float(quota) / float(period) if quota != "max" else math.inf
-    with contextlib.suppress(OSError, ValueError):
-        quota = float((folder / "cpu.cfs_quota_us").read_text())
-        period = float((folder / "cpu.cfs_period_us").read_text())
-        return quota / period if quota > 0 else math.inf
+    for names in ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"):
+        with contextlib.suppress(OSError, ValueError):  # such as "max"
+            words = " ".join((folder / name).read_text() for name in names).split()
+            quota, period = map(float, words)
+            return quota / period if quota > 0 else math.inf
     return math.inf
