@@ -100,11 +100,12 @@ def test_the_same_scores_are_no_worse_even_with_other_bits(tmp_path: Path) -> No
 
 # The exact layer
 
-HARDWARE = {
+HARDWARE: dict[str, Any] = {
     "cpu": "Test CPU",
     "instructions": "avx avx512f fma",
     "platform": "Linux-5-with-glibc2.36",
 }
+FIXED = {**HARDWARE, "arithmetic": {"processor": "x86-64-v3", "libm": "a", "BLAS": "b"}}
 KNOWN = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": HARDWARE}
 Change = Callable[[Path], object]
 
@@ -165,6 +166,19 @@ DIGESTS: dict[str, tuple[Change | None, Change | None, DigestResult, str]] = {
         UNKNOWN,
         "avx2 avx512f",
     ),
+    "another processor of the baseline": (
+        known(hardware=FIXED),
+        known(hardware={**FIXED, "cpu": "B", "instructions": "avx"}),
+        SAME,
+        "",
+    ),
+    "libm": (
+        known(hardware=FIXED),
+        known(hardware={**FIXED, "arithmetic": {**FIXED["arithmetic"], "libm": "d"}}),
+        UNKNOWN,
+        "^libm a then, d now$",
+    ),
+    "before the baseline": (known(), known(hardware=FIXED), UNKNOWN, "CPU then, x86-64-v3 now"),
     "resumed": (known(), known(**MIXED), UNKNOWN, "seed 0 was resumed"),
     "resumed elsewhere": (known(), known(**MOVED), UNKNOWN, "seed 0 was resumed"),
     "C library": (

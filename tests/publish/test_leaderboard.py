@@ -307,7 +307,7 @@ def test_a_file_with_other_results_of_a_seed_is_not_extended(
 
 def test_returns_are_not_compared_on_another_processor(trained: Path, tmp_path: Path) -> None:
     raise_returns(trained / "seed-1")
-    edit(trained, "trial.json", lambda c: c["hardware"].update(cpu="Abacus"))
+    edit(trained, "trial.json", lambda c: c["hardware"].update(cpu="Abacus", arithmetic=None))
     assert list(submit(trained, tmp_path / "board").values()) == [SubmitAction.WRITTEN]
 
 
