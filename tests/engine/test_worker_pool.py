@@ -340,19 +340,14 @@ def test_workers_that_die_while_they_load_are_replaced(make_spec: Spec) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_no_worker_and_none_of_its_processes_outlives_its_parent(
-    tmp_path: Path, how: signal.Signals
-) -> None:
-    script, helpers = tmp_path / "script.py", tmp_path / "helpers"
+def test_no_worker_outlives_its_parent(tmp_path: Path, how: signal.Signals) -> None:
+    script = tmp_path / "script.py"
     script.write_text(
-        textwrap.dedent(f"""
+        textwrap.dedent("""
         import esbench
 
         if __name__ == "__main__":
-            table = {{"kwargs": {{"helpers": {str(helpers)!r}}}}}
-            trainer = esbench.make_trainer(
-                "snes", env="doubles:Helped-v0", workers=2, environment=table
-            )
+            trainer = esbench.make_trainer("snes", env="doubles:Slow-v0", workers=2)
 
             def report(record):
                 print(*trainer._pool.process_ids, flush=True)
@@ -364,11 +359,10 @@ def test_no_worker_and_none_of_its_processes_outlives_its_parent(
         assert process.stdout is not None
         pids = [int(pid) for pid in process.stdout.readline().split()]
         assert len(pids) == 2
-        assert len(helpers.read_text().split()) >= 2
         process.send_signal(how)
         process.stdout.read()
         process.wait(timeout=20)
-    assert end_soon([*pids, *map(int, helpers.read_text().split())])
+    assert end_soon(pids)
 
 
 @pytest.mark.parametrize(
