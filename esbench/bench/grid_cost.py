@@ -257,8 +257,8 @@ def _left(trial: Trial) -> tuple[int, int]:
     """The steps that are left of the budget, and the number of rows so far."""
     if trial.is_done:
         return 0, 0
-    rows = trial.folder.rows()
-    left = trial.spec.budget.env_steps - (rows[-1]["env_steps"] if rows else 0)
+    rows = trial.folder.records()
+    left = trial.spec.budget.env_steps - (rows[-1].env_steps if rows else 0)
     return max(0, left), len(rows)
 
 
@@ -275,8 +275,8 @@ def standing(trial: Trial) -> TrialStanding:
             detail = trial.folder.last_error_line
         elif status == "running":
             nodes = trial.folder.nodes()
-        if rows := trial.folder.rows():
-            generation, env_steps = rows[-1]["generation"], rows[-1]["env_steps"]
+        if rows := trial.folder.records():
+            generation, env_steps = rows[-1].generation, rows[-1].env_steps
     except DamagedTrialError as error:
         status, detail = "failed", str(error)
     budget = trial.spec.budget.env_steps

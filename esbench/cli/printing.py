@@ -354,11 +354,6 @@ def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
             else "."
         )
     )
-    if wide := [cell.title for cell in cells if power and cell.margin > WIDE_MARGIN]:
-        show(
-            f"A check hardly notices drops: {', '.join(wide)}. Expected more seeds, or settings "
-            "and a budget with which every seed learns."
-        )
     for note in judged_notes(cells):
         show(note)
     for cell in cells:
@@ -368,21 +363,20 @@ def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
     for environment, source in sources:
         show(f"Reference of {environment}: {source}.")
     least = seeds_to_fail(GateRules(), len(cells))
-    if few := [cell.title for cell in cells if len(cell.runs) < least]:
-        show(
-            f"With fewer than {least} seeds a check with as many seeds cannot detect a drop: "
-            f"{', '.join(few)}."
-        )
-    if equal := [cell.title for cell in cells if _all_equal(cell)]:
-        show(
-            "All seeds have the same score, so slower learning that still reaches it is not "
-            f"noticed; expected a smaller budget or --statistic area: {', '.join(equal)}."
-        )
-    if weak := [cell.title for cell in cells if _is_weak(cell)]:
-        show(
-            "The mean is not above that of random actions, so a check does not notice that the "
-            f"algorithm no longer learns; expected a larger budget: {', '.join(weak)}."
-        )
+    cautions = {
+        "A check hardly notices drops; expected more seeds, or settings and a budget with which "
+        "every seed learns": [cell for cell in cells if power and cell.margin > WIDE_MARGIN],
+        f"With fewer than {least} seeds a check with as many seeds cannot detect a drop": [
+            cell for cell in cells if len(cell.runs) < least
+        ],
+        "All seeds have the same score, so slower learning that still reaches it is not noticed; "
+        "expected a smaller budget or --statistic area": filter(_all_equal, cells),
+        "The mean is not above that of random actions, so a check does not notice that the "
+        "algorithm no longer learns; expected a larger budget": filter(_is_weak, cells),
+    }
+    for caution, found in cautions.items():
+        if titles := ", ".join(cell.title for cell in found):
+            show(f"{caution}: {titles}.")
     show(f"{path}: {counted(len(cells), 'cell')} frozen")
 
 

@@ -156,8 +156,8 @@ def _slurm(
 ) -> None:
     from esbench.core.settings import MOST
     from esbench.experiment.engines import schedule
-    from esbench.experiment.slurm_script import SlurmJob, submit_script
-    from esbench.experiment.trials import require_folder, shards_folder
+    from esbench.experiment.slurm_script import slurm_script, submit_script
+    from esbench.experiment.trials import require_output_folder, shards_folder
     from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.grids.shards import Shard
     from esbench.integrations.trackers.tracker import tracker_class
@@ -175,12 +175,12 @@ def _slurm(
         ImportedCallback(callback)
     for tracker in values["track"]:
         tracker_class(tracker)
-    require_folder(folder)
+    require_output_folder(folder)
     places = [folder / Shard(number, array).folder(name) for number in range(1, array + 1)]
     for place in [places[0], *filter(Path.exists, places[1:])]:
         changes["out"] = place
         open_trials(grid, changes, values["keep"])
-    job = SlurmJob(
+    script = slurm_script(
         name=name,
         shards=array,
         summary=summary,
@@ -192,7 +192,6 @@ def _slurm(
         mem=mem,
         options=sbatch or [],
     )
-    script = job.script()
     workers = cpus_per_task if values["workers"] is None else values["workers"]
     if workers is not None:  # the node knows how many it can have
         require_integer("workers", workers, 1, MOST)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import os
@@ -18,13 +17,6 @@ from esbench.core.json_text import parse_json
 
 # What ``safe_name`` needs of two labels, as the end of a message.
 DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
-# Byte-order marks of other encodings; that of UTF-32 begins with that of UTF-16.
-MARKS: Final = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
 
 
@@ -74,11 +66,13 @@ def read_bytes(path: Path) -> bytes:
 
 def require_folder(path: Path) -> None:
     """Raises UsageError if something that is no folder is at a path or above it."""
-    for each in (path, *path.parents):
-        if each.exists():
-            if not each.is_dir():
-                raise UsageError(f"{each} is a file; expected a folder")
-            return
+    try:
+        found = next((each for each in (path, *path.parents) if each.exists()), path)
+        is_file = found.exists() and not found.is_dir()
+    except OSError as error:  # for example, a name that is too long
+        raise UsageError(f"{path}: {error.strerror}; expected a folder") from None
+    if is_file:
+        raise UsageError(f"{found} is a file; expected a folder")
 
 
 def nearest_path(path: Path, others: Iterable[Path] = ()) -> Path | None:
@@ -106,16 +100,14 @@ def read_text(path: Path) -> str:
         UsageError: it is not in UTF-8, or as ``read_bytes``.
     """
     data = read_bytes(path)
-    wide = [name for mark, name in MARKS.items() if data.startswith(mark)]
-    if wide or 0 in data[:2]:  # of UTF-16, the first character has a byte 0
-        found = f"it is in {(*wide, 'UTF-16')[0]}"
-    else:
-        try:
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            found = f"line {line} has the byte 0x{data[error.start]:02x}, as in Latin-1"
-    raise UsageError(f"{path}: not readable as UTF-8: {found}; expected it saved in UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{path}: not readable as UTF-8: line {line} has the byte 0x{data[error.start]:02x}; "
+            "expected it saved in UTF-8"
+        ) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

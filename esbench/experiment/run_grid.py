@@ -58,7 +58,7 @@ def run_grid(
         watcher.trial_ended(trial, outcome, detail)
 
     todo = [trial for trial in trials if not trial.is_done]
-    groups = _groups(todo, pool, callbacks, at_once, limits.any, apart)
+    groups = _groups(todo, pool, callbacks, at_once, limits != UNLIMITED, apart)
     named = [each for each in callbacks if isinstance(each, ImportedCallback)]
     for number, (group, layout, nodes) in enumerate(groups):
         with TrialScheduler(group, layout, nodes, named, limits, pool.notice) as scheduler:
@@ -77,11 +77,7 @@ def run_grid(
 
 
 def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = None) -> Schedule:
-    """How the trials that are not done share the workers of an engine.
-
-    Raises:
-        UsageError: ``at_once`` is below 1, or above what the engine supports.
-    """
+    """How the trials that are not done share the workers; UsageError for a wrong ``at_once``."""
     specs = [trial.spec for trial in trials if not trial.is_done]
     if (machines := engine.machines()) is None:
         return schedule([spec.budget.env_steps for spec in specs], engine.size, at_once)
@@ -122,8 +118,10 @@ def _groups(
         why = f"at_once = {chosen.at_once}" if beside else "episode_timeout or trial_timeout"
         _named(callbacks, why)
     importable = all(isinstance(each, ImportedCallback) for each in callbacks)
-    own = apart and pool.is_local and importable
-    if alone and (limited or (own and _own_code(alone))):
+    if apart and pool.is_local and importable and not limited:
+        code = {name for trial in alone for name in user_code(trial.spec)}
+        limited = bool(code) and "__main__" not in code  # which other processes cannot import
+    if alone and limited:
         opener = pool.opener()
         groups.append((alone, lambda *_: (1, opener), None))
     return groups
@@ -136,9 +134,3 @@ def _named(callbacks: Sequence[Callback], where: str) -> None:
             f"{where} with a function as callback: expected its name, such as "
             "'package.file:function', which other processes can import"
         )
-
-
-def _own_code(trials: Sequence[Trial]) -> bool:
-    """Whether trials have code of other packages or files, which other processes can import."""
-    names = {name for trial in trials for name in user_code(trial.spec)}
-    return bool(names) and "__main__" not in names

@@ -144,12 +144,9 @@ def attempt(
     watcher: Watcher,
     callbacks: Sequence[Callback],
 ) -> tuple[Outcome, str]:
-    """Run a trial that is not done, without access to its folder; returns what ``run_trial`` does.
+    """Run a trial that is not done, as ``run_trial``, without access to its folder.
 
     ``begin`` prepares the folder, with what the trial is trained with here, and resumes.
-
-    Raises:
-        UsageError, KeyboardInterrupt: as ``run_trial``.
     """
     try:
         with contextlib.chdir("."):  # user code may change the current folder
@@ -162,9 +159,7 @@ def attempt(
         if not trial.folder.is_done:
             recorder.fail(f"{error}\n")
         return "failed", str(error)
-    except UsageError:  # the input, not the trial
-        raise
-    except (KeyboardInterrupt, ParentGoneError):
+    except (UsageError, KeyboardInterrupt, ParentGoneError):  # not of the trial
         raise
     except BaseException as error:  # stored with the trial; the grid continues
         summary, details = error_text(error), printable(traceback.format_exc())
@@ -261,7 +256,6 @@ def _about(spec: TrialSpec, pool: Engine) -> Json:
 
 
 def _done(trial: Trial, pool: Engine) -> Trainer:
-    """The trainer of a done trial, at its end."""
     trial.check()
     folder = trial.folder
     state = folder.load_checkpoint()

@@ -7,9 +7,8 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 from esbench.core.errors import UsageError
 
@@ -46,73 +45,61 @@ wait $!
 """
 
 
-@final
-@dataclass(frozen=True)
-class SlurmJob:
-    """A job array with one task per shard of a grid, on one node each.
+def slurm_script(
+    name: str,
+    shards: int,
+    summary: str,
+    out: Path,
+    arguments: Sequence[str],
+    options: Sequence[str] = (),
+    **chosen: object,
+) -> str:
+    """A script for sbatch: a job array with one task per shard of a grid, on one node each.
 
-    Attributes:
+    Args:
         name: of the grid.
         shards: number of tasks.
         summary: a line of text about the shards.
         out: the folder of the shards' output folders.
         arguments: of ``esbench run``, without its output folder.
-        partition: None for the cluster's default, as below.
-        time: of one start; a task that needs more is requeued.
-        cpus_per_task: CPUs of a task.
-        mem: memory of a task, such as "8G".
         options: further options of sbatch, such as "account=abc".
+        chosen: values of the options ``CHOSEN``; None for the cluster's default. A task that needs
+            more than its ``time`` is requeued.
+
+    Raises:
+        UsageError: ``time`` or one of ``options`` is wrong.
     """
-
-    name: str
-    shards: int
-    summary: str
-    out: Path
-    arguments: Sequence[str]
-    partition: str | None = None
-    time: str | None = None
-    cpus_per_task: int | None = None
-    mem: str | None = None
-    options: Sequence[str] = ()
-
-    def script(self) -> str:
-        """The text for sbatch; UsageError if ``time`` or one of ``options`` is wrong."""
-        if TOO_SHORT.fullmatch(self.time or ""):
-            raise UsageError(
-                f"--time {self.time!r}: expected 5 minutes or more, because the trials are saved "
-                f"{WARNING_SECONDS // 60} minutes before the limit"
-            )
-        return SCRIPT.format(
-            summary=self.summary,
-            shards=self.shards,
-            directives="\n".join(f"#SBATCH --{option}" for option in self._directives()),
-            command=self._command(),
+    if TOO_SHORT.fullmatch(str(chosen.get("time") or "")):
+        raise UsageError(
+            f"--time {chosen['time']!r}: expected 5 minutes or more, because the trials are saved "
+            f"{WARNING_SECONDS // 60} minutes before the limit"
         )
-
-    def _directives(self) -> list[str]:
-        chosen = {name: getattr(self, name.replace("-", "_")) for name in CHOSEN}
-        return [
-            f"job-name=esbench-{self.name}",
-            f"array=1-{self.shards}",
-            "nodes=1",
-            "ntasks=1",
-            *(_directive(name, str(value)) for name, value in chosen.items() if value is not None),
-            "output=%x-%A_%a.log",
-            "open-mode=append",
-            *map(_option, self.options),
-            "requeue",
-            f"signal=B:USR1@{WARNING_SECONDS}",
-        ]
-
-    def _command(self) -> str:
-        """The command of a task; Slurm knows its shard and its CPUs."""
-        words = [sys.executable, "-m", "esbench", "run", *self.arguments]
-        task = '"$SLURM_ARRAY_TASK_ID"'
-        folder = f"{shlex.quote(f'{self.out}/{self.name}-')}{task}-of-{self.shards}"
-        own = f"--shard {task}/{self.shards} --out {folder}"
-        if "--workers" not in self.arguments:
-            own += ' --workers "$SLURM_CPUS_ON_NODE"'
-        return f"{shlex.join(words)} \\\n    {own}"
+    given = {key.replace("_", "-"): value for key, value in chosen.items() if value is not None}
+    directives = [
+        f"job-name=esbench-{name}",
+        f"array=1-{shards}",
+        "nodes=1",
+        "ntasks=1",
+        *(_directive(key, str(value)) for key, value in given.items()),
+        "output=%x-%A_%a.log",
+        "open-mode=append",
+        *map(_option, options),
+        "requeue",
+        f"signal=B:USR1@{WARNING_SECONDS}",
+    ]
+    # Slurm knows the shard and the CPUs of a task.
+    words = [sys.executable, "-m", "esbench", "run", *arguments]
+    task = '"$SLURM_ARRAY_TASK_ID"'
+    folder = f"{shlex.quote(f'{out}/{name}-')}{task}-of-{shards}"
+    own = f"--shard {task}/{shards} --out {folder}"
+    if "--workers" not in arguments:
+        own += ' --workers "$SLURM_CPUS_ON_NODE"'
+    return SCRIPT.format(
+        summary=summary,
+        shards=shards,
+        directives="\n".join(f"#SBATCH --{directive}" for directive in directives),
+        command=f"{shlex.join(words)} \\\n    {own}",
+    )
 
 
 def submit_script(script: str) -> str:

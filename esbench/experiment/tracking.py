@@ -7,7 +7,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias, final
@@ -83,7 +83,9 @@ class _TrackerThread:
         self.name, self.tracker, self._root = name, tracker, root
         self._warn, self._draw = warn, draw
         self._events: deque[_Event] = deque()
-        self._runs: dict[Path, _OpenRun] = {}  # by folder of the trial
+        # The open runs and their last logged steps, by folder of the trial.
+        self._runs: dict[Path, TrackedRun] = {}
+        self._steps: dict[Path, int] = {}
         self._closing = threading.Event()
         self.dropped = False
         self._ended = 0  # trials
@@ -124,7 +126,7 @@ class _TrackerThread:
                 closing = self._closing.wait(PERIOD_SECONDS)
                 self._handle_events()
             for path in [] if self.dropped else list(self._runs):
-                self.tracker.end(self._runs.pop(path).run, "interrupted", [])
+                self.tracker.end(self._runs.pop(path), "interrupted", [])
         except BaseException as error:  # of the tracker, which may raise anything
             self._drop(error_text(error))
 
@@ -151,7 +153,7 @@ class _TrackerThread:
         if path not in self._runs:
             run = _describe(trial, self._root)
             self._marker(run).unlink(missing_ok=True)  # of a trial that is extended
-            self._runs[path] = _OpenRun(run, self.tracker.start(run))
+            self._runs[path], self._steps[path] = run, self.tracker.start(run)
         if generations:
             self._log(path, [_row(record) for record in trial.folder.records()[:generations]])
 
@@ -159,31 +161,30 @@ class _TrackerThread:
         """Log rows, without those that a resumed trial has computed again."""
         if self.dropped or not rows:
             return
-        opened = self._runs[path]
-        if new := [row for row in rows if row[0] > opened.step]:
-            self.tracker.log(opened.run, new)
-            opened.step = new[-1][0]
+        if new := [row for row in rows if row[0] > self._steps[path]]:
+            self.tracker.log(self._runs[path], new)
+            self._steps[path] = new[-1][0]
 
     def _end(self, trial: Trial, outcome: Outcome) -> None:
         path = trial.folder.path
         if outcome == "skipped":
             if self._marker(_describe(trial, self._root)).exists():
                 return
-            self._start(trial, len(trial.folder.rows()))
-        opened = self._runs.pop(path, None)
-        if opened is None or self.dropped:  # a trial that failed before it started has no run
+            self._start(trial, len(trial.folder.records()))
+        run = self._runs.pop(path, None)
+        if run is None or self.dropped:  # a trial that failed before it started has no run
             return
         if outcome == "failed":
-            self.tracker.end(opened.run, "failed", [])
+            self.tracker.end(run, "failed", [])
             return
         score = trial.folder.result()["score"]
         if score is not None:
-            self.tracker.log(opened.run, [(opened.step, {"score": score})])
+            self.tracker.log(run, [(self._steps[path], {"score": score})])
         with TemporaryDirectory() as drawn:
             self._draw(trial, Path(drawn))
             files = sorted({*Path(drawn).iterdir(), *path.iterdir()})
-            self.tracker.end(opened.run, "done", [each for each in files if each.suffix in FILES])
-        marker = self._marker(opened.run)
+            self.tracker.end(run, "done", [each for each in files if each.suffix in FILES])
+        marker = self._marker(run)
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
         self._ended += 1
@@ -191,13 +192,6 @@ class _TrackerThread:
     def _marker(self, run: TrackedRun) -> Path:
         """The empty file that says that this run is complete, where the tracker writes now."""
         return self.tracker.folder / ".complete" / _digest(run.id, self.tracker.view)
-
-
-@final
-@dataclass
-class _OpenRun:
-    run: TrackedRun
-    step: int  # the last that is logged
 
 
 def _row(record: GenerationRecord) -> TrackedRow:

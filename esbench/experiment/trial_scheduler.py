@@ -119,11 +119,6 @@ class _Place:
         """Send work to the process there, which starts if there is none."""
         self.node.call("assign", self.number, self.deaths, self.arguments, work)
 
-    def end(self, why: str) -> None:
-        """End the process there, because a limit is exceeded."""
-        self.exceeded = why
-        self.node.call("end", self.number)
-
     def nodes(self, losses: int) -> Json:
         """The node as ``Engine.nodes`` describes the nodes of a trial."""
         latest = self.latest
@@ -150,15 +145,10 @@ class TrialScheduler:
         limits: Limits = UNLIMITED,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Prepare to run trials.
+        """Prepare to run trials that are not done, in this order.
 
-        Args:
-            trials: that are not done, in the order in which they are handed out.
-            layout: how many trials run at once on a node, and with what.
-            nodes: where they run, with a ``TrialServer`` each; None is this machine.
-            callbacks: of every trial; the processes import them.
-            limits: of every trial, and of its check.
-            tell: called with notices, and with a message when no node is left.
+        They run on ``nodes`` with a ``TrialServer`` each; None is this machine. ``tell`` is called
+        with notices, and with a message when no node is left.
         """
         self._nodes = ThisMachine() if nodes is None else nodes
         self._away = nodes is not None
@@ -226,8 +216,7 @@ class TrialScheduler:
                         place.exceeded = ""
                         if place is checker:
                             return
-            if not checker.exceeded and (why := clock.check(trial, self._limits, watcher)):
-                checker.end(why)
+            self._limit(checker, clock, trial, watcher)
 
     def run(self, watcher: Watcher, ended: Callable[[Trial, Outcome, str], None]) -> None:
         """Run every trial; ``ended`` is called with every trial that has ended.
@@ -247,9 +236,14 @@ class TrialScheduler:
                     show = ended if event.name == "trial_ended" else getattr(watcher, event.name)
                     show(trial, *event.arguments)
             for place in self._places:
-                run = None if place.exceeded else place.run
-                if run and (why := run.clock.check(run.trial, self._limits, watcher)):
-                    place.end(why)
+                if run := place.run:
+                    self._limit(place, run.clock, run.trial, watcher)
+
+    def _limit(self, place: _Place, clock: Clock, trial: Trial, watcher: Watcher) -> None:
+        """End the process of a place, once, whose trial exceeds a limit."""
+        if not place.exceeded and (why := clock.check(trial, self._limits, watcher)):
+            place.exceeded = why
+            place.node.call("end", place.number)
 
     def _join(self) -> None:
         """Make places on the nodes that are new, as many as suit their share of the trials."""

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError, require_integer
-from esbench.core.files import DISTINCT_LABELS, safe_name
+from esbench.core.files import DISTINCT_LABELS, require_folder, safe_name
 from esbench.core.json_text import Json
 from esbench.core.settings import MOST, Table
 from esbench.grids.compose import compose_grid
@@ -75,10 +75,9 @@ class Trial:
         self.folder.check(self.spec, self.extend)
 
     def keeps(self, history: Sequence[GenerationRecord]) -> bool:
-        """Whether the checkpoint of the last generation is kept.
+        """Whether the last generation is the first to reach one of ``keep`` parts of the budget.
 
-        It is if that generation is the first one to reach one of the ``keep`` equal parts of the
-        budget. The end of the budget does not count, because its checkpoint is always stored.
+        The end of the budget does not count, because its checkpoint is always stored.
         """
         before, after = [0, 0, *(self._parts(record) for record in history[-2:])][-2:]
         return before < after < self.keep
@@ -141,14 +140,7 @@ def open_grid(
 ) -> tuple[Path, list[Trial]]:
     """The output folder of a grid and its trials, checked against what the folder holds.
 
-    Args:
-        grid: as for ``compose_grid``.
-        out: output folder; default ``results/runs/NAME``, or a folder of the shard's own.
-        extend: continue stored trials that have a smaller budget.
-        keep: checkpoints to keep per trial.
-        record: as ``recording_members``.
-        shard: "I/N" for part I of N, of about equal planned cost.
-        **changes: of the grid, as for ``compose_grid``.
+    ``grid`` and ``changes`` are those of ``compose_grid``; the others are those of ``esbench.run``.
 
     Raises:
         UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
@@ -175,7 +167,7 @@ def shards_folder(grid: str) -> Path:
 
 def checked_trials(grid: Grid, root: Path, source: str, extend: bool = False) -> list[Trial]:
     """``grid_trials``, checked against what their output folder holds; UsageError as above."""
-    require_folder(root)
+    require_output_folder(root)
     trials = [replace(trial, extend=extend) for trial in grid_trials(grid, root, source)]
     check_format(root)
     for trial in trials:
@@ -200,17 +192,12 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
 
 
 def latest_start(path: str | Path | None) -> StartSpec | None:
-    """The latest checkpoint of a trial as a start, or None without a path.
-
-    Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without a generation.
-    """
+    """The latest checkpoint of a trial, which UsageError says is missing; None without a path."""
     if path is None:
         return None
     folder = TrialFolder(Path(path))
     try:
-        state = folder.load_checkpoint()
-        generation = 0 if state is None else state["progress"]["generation"]
+        generation = folder.saved_generation()
         if not generation:
             expected = "a trial of a search" if folder.is_done else "a trained trial"
             raise UsageError(f"{folder.path} has no checkpoint; expected {expected}")
@@ -229,11 +216,7 @@ def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out
 
 
 def recording_members(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials of a grid; those of searches store what their members do.
-
-    Raises:
-        UsageError: all are trials of agents, which have no members.
-    """
+    """The trials of a grid; searches store what their members do. UsageError without a search."""
     found = [replace(trial, record_members=not trial.spec.is_agent) for trial in trials]
     if found and not any(trial.record_members for trial in found):
         name = trials[0].labels["algorithm"]
@@ -241,14 +224,9 @@ def recording_members(trials: Sequence[Trial]) -> list[Trial]:
     return found
 
 
-def require_folder(root: Path) -> None:
+def require_output_folder(root: Path) -> None:
     """Raises UsageError if an output folder is a file, or in the folder of a trial."""
-    try:
-        is_file = root.exists() and not root.is_dir()
-    except OSError as error:  # for example, a name that is too long
-        raise UsageError(f"{root}: {error.strerror}; expected an output folder") from None
-    if is_file:
-        raise UsageError(f"{root} is a file; expected an output folder")
+    require_folder(root)
     for folder in (resolved := root.resolve(), *resolved.parents):
         if TrialFolder(folder).has_begun:
             raise UsageError(

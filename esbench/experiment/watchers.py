@@ -162,11 +162,6 @@ class Limits:
                     f"{name}_timeout = {seconds!r}: expected a positive number of seconds"
                 )
 
-    @property
-    def any(self) -> bool:
-        """Whether there is a limit."""
-        return self != UNLIMITED
-
     def exceeded(self, silent: float, total: float) -> str:
         """The limit that a trial exceeds, as a sentence; empty if it exceeds none.
 

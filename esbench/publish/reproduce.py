@@ -101,7 +101,7 @@ def stored_trials(path: Path) -> list[RecordedCell]:
     found = done_cells(path)
     for trial in (trial for cell in found for trial in cell.trials):
         trial.load_checkpoint()  # damage is named before anything is trained
-        trial.rows()
+        trial.records()
     return [RecordedCell(cell, cell.seeds) for cell in found]
 
 
@@ -264,7 +264,7 @@ def train_again(
 def _digests(run: Run, recorded: EntryRun | None) -> dict[int, str]:
     """How the digests of recorded generations begin: of all, or of those that a file has."""
     if recorded is None:
-        return {n: str(row["digest"]) for n, row in enumerate(run.folder.rows(), start=1)}
+        return {row.generation: row.digest for row in run.folder.records()}
     first, last = run.digests
     return {**dict(enumerate(first, 1)), **recorded.digests, recorded.generations: last or ""}
 

@@ -84,8 +84,7 @@ def _with_more_kept(trial: TrialFolder, others: Sequence[TrialFolder]) -> list[T
 def _adoptable(trial: TrialFolder, other: TrialFolder) -> list[int]:
     """The generations that a trial has reached, and that only ``other`` has kept."""
     more = sorted({*other.kept} - {*trial.kept})
-    state = trial.load_checkpoint() if more else None
-    reached = 0 if state is None else state["progress"]["generation"]
+    reached = trial.saved_generation() if more else 0
     return [generation for generation in more if generation <= reached]
 
 
@@ -164,13 +163,8 @@ def _contradiction(known: TrialFolder, other: TrialFolder) -> str:
 
 
 def _reached(trial: TrialFolder) -> tuple[bool, int, int]:
-    """Whether a trial is done, the generation of its checkpoint and its rows.
-
-    Raises if it is damaged.
-    """
-    state = trial.load_checkpoint()
-    generation = 0 if state is None else state["progress"]["generation"]
-    return trial.is_done, generation, len(_digests(trial))
+    """Whether a trial is done, the generation of its checkpoint and its rows; raises if damaged."""
+    return trial.is_done, trial.saved_generation(), len(_digests(trial))
 
 
 def _digests(trial: TrialFolder) -> list[str]:

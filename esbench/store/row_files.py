@@ -83,9 +83,13 @@ class MetricsFile(AppendedFile):
         super().__init__(folder / "metrics.jsonl")
         self._written = 0  # rows in the open file, whose digest is ``_digest``
 
-    def rows(self, known: KnownRows) -> list[Json]:
-        """All rows; DamagedTrialError as in ``columns``."""
-        return [msgspec.structs.asdict(row) for row in self._decoded(known, tuple(_FIELDS))]
+    def records(self, known: KnownRows) -> list[GenerationRecord]:
+        """All rows, with NaN for null; DamagedTrialError as in ``columns``."""
+        nulls = {key: math.nan for key, kind in _FIELDS.items() if kind == "float"}
+        rows: list[Json] = [*map(msgspec.structs.asdict, self._decoded(known, tuple(_FIELDS)))]
+        for row in rows:
+            row.update((key, nan) for key, nan in nulls.items() if row[key] is None)
+        return [GenerationRecord(**row) for row in rows]
 
     def columns(self, known: KnownRows, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """The rows as one array per key of ``keys`` (default all), each [generations].
@@ -166,15 +170,6 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
     """A decoder of these keys of a row; one of few keys is three times as fast as one of all."""
     types = [(name, _TYPES[_FIELDS[name]]) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Row", types, gc=False))
-
-
-def as_record(row: Json) -> GenerationRecord:
-    """A row as a record, with NaN for null."""
-    values: Json = {
-        key: math.nan if row[key] is None and kind == "float" else row[key]
-        for key, kind in _FIELDS.items()
-    }
-    return GenerationRecord(**values)
 
 
 _CHUNK: Final = 16384  # bytes; zlib copies the rest of a chunk at the end of every part

@@ -35,7 +35,7 @@ from esbench.grids.trial_spec import TrialSpec, differences, extends
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take
-from esbench.store.row_files import KnownRows, MembersFile, MetricsFile, as_record
+from esbench.store.row_files import KnownRows, MembersFile, MetricsFile
 from esbench.store.stored_json import (
     BEST,
     KEPT,
@@ -109,13 +109,9 @@ class TrialFolder:
         """The typed specification; UsageError if a setting or plugin is not known here."""
         return parse(TrialSpec, self.description()["spec"], str(self.path / "trial.json"), "spec")
 
-    def rows(self) -> list[Json]:
-        """The rows of ``metrics.jsonl``; None for what is not finite."""
-        return self._metrics.rows(self._scored())
-
     def records(self) -> list[GenerationRecord]:
-        """The rows as records, with NaN for null."""
-        return [as_record(row) for row in self.rows()]
+        """The rows of ``metrics.jsonl``; NaN for what is not finite."""
+        return self._metrics.records(self._scored())
 
     def columns(self, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
         """The rows as arrays [generations] by key, as ``MetricsFile.columns``."""
@@ -195,6 +191,11 @@ class TrialFolder:
         """
         return self.checkpoints.load(self.description()["spec"], generation)
 
+    def saved_generation(self) -> int:
+        """The generation of the latest checkpoint, which is loaded; 0 without one."""
+        state = self.load_checkpoint() or {"progress": {"generation": 0}}
+        return int(state["progress"]["generation"])
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
         """Try to lock the trial for this process; yields whether it succeeded."""
@@ -236,7 +237,12 @@ class TrialFolder:
         """
         self.close()
         self.check(spec, extend)
-        rows = self._rows_of_checkpoint(spec)  # damage is found before anything is written
+        # Damage is found before anything is written.
+        if self.checkpoints.has_latest and not self.has_begun:
+            raise damaged(self.path / "trial.json", "it is missing, but there is a checkpoint")
+        checkpoint = self.checkpoints.load(spec.as_json())
+        generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
+        rows = self.records()[:generation]
         size = self._members.size_at(len(rows))
         if self.is_smaller(spec):
             self._extend(spec, description, len(rows))
@@ -249,7 +255,7 @@ class TrialFolder:
             if record_members or self.records_members:
                 self._members.begin(size)
             (self.path / "error.txt").unlink(missing_ok=True)
-        return [as_record(row) for row in rows]
+        return rows
 
     def record_scores(self, scores: Json | None) -> None:
         """Record the frozen scores that the environment has outside ``envs/``, if any."""
@@ -369,14 +375,6 @@ class TrialFolder:
         """The rows of the result; read it before the rows, since the trial may end meanwhile."""
         result = self.result() if self.is_done else {}
         return KnownRows(result.get("generations", 0), result.get("rows"))
-
-    def _rows_of_checkpoint(self, spec: TrialSpec) -> list[Json]:
-        if self.checkpoints.has_latest and not self.has_begun:
-            raise damaged(self.path / "trial.json", "it is missing, but there is a checkpoint")
-        checkpoint = self.checkpoints.load(spec.as_json())
-        generation = 0 if checkpoint is None else checkpoint["progress"]["generation"]
-        rows = self.rows()
-        return rows[:generation]
 
 
 def keep_selected_score(folder: TrialFolder, generation: int, score: Json) -> None:

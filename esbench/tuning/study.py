@@ -27,7 +27,7 @@ from esbench.core.escape import without_passwords
 from esbench.core.search_space import SearchSpace
 from esbench.core.settings import Table
 from esbench.experiment.run_trial import check_trials
-from esbench.experiment.trials import Trial, grid_trials, require_folder
+from esbench.experiment.trials import Trial, grid_trials, require_output_folder
 from esbench.experiment.watchers import Outcome
 from esbench.grids.expand import Labels, with_settings
 from esbench.grids.grid_file import Grid
@@ -239,7 +239,7 @@ def open_studies(
             Optuna is not installed, or the storage or the folder belong to another search. No trial
             is changed.
     """
-    require_folder(out)
+    require_output_folder(out)
     trials = grid_trials(grid, out, source)
     seeds, known = {*search.seeds}, {trial.spec.seed for trial in trials}
     if len(seeds) < len(search.seeds) or seeds & known:

@@ -91,9 +91,12 @@ def summarize(study: Study) -> Summary:
     folders = (
         study.trial_folder(c.number, seed) for c in configurations for seed in study.search.seeds
     )
-    trials = [trial for trial in map(TrialFolder, folders) if trial.has_begun]
-    rows = [trial.rows() for trial in trials]
-    steps = sum(own[-1]["env_steps"] for own in rows if own)
+    spent = [
+        trial.columns("env_steps")["env_steps"]
+        for trial in map(TrialFolder, folders)
+        if trial.has_begun
+    ]
+    steps = sum(int(own[-1]) for own in spent if own.size)
     return Summary(study, configurations, best, steps, study.store.importances())
 
 

@@ -72,7 +72,7 @@ def stored(out: Path) -> dict[str, dict[str, Any]]:
         trial.load_checkpoint()
         arrays = {p.name: p.read_bytes() for p in path.parent.glob("checkpoint/*.safetensors")}
         done = {"result": timeless(trial.result()), "arrays": arrays} if trial.is_done else {}
-        found[path.parent.name] = {"rows": list(map(timeless, trial.rows())), **done}
+        found[path.parent.name] = {"rows": list(map(timeless, map(vars, trial.records()))), **done}
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 from fake_trials import make_records, make_trials
 from rich.console import Console
 
-from esbench.cli.live import TerminalProgress
+from esbench.cli.console import TerminalProgress
 from esbench.experiment.trials import Trial
 
 LONG = {"environments": ["esbench/SpaceInvaders-ram-v5"], "algorithms": {"random_search": {}}}

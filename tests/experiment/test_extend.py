@@ -48,11 +48,11 @@ def test_it_ends_with_the_bits_of_a_whole_run(
     settings = {"population_size": 6, "sigma": 0.1}
     short = make_trial(algorithms={algorithm: settings}, budget={"env_steps": 200})
     run(pool, short)
-    generations = len(short.folder.rows())
+    generations = len(short.folder.records())
     extended, whole = larger(short, 400), larger(short, 400, tmp_path / "whole")
     run(pool, extended, whole)
     assert content(extended) == content(whole)
-    assert len(extended.folder.rows()) > generations > 0
+    assert len(extended.folder.records()) > generations > 0
     assert extended.folder.description()["hash"] == whole.folder.description()["hash"]
 
 

@@ -32,7 +32,7 @@ def trial(make_trial: Make, pool: WorkerPool) -> Trial:
 
 
 def test_they_are_the_first_beyond_each_part_of_the_budget(trial: Trial) -> None:
-    steps = {row["generation"]: row["env_steps"] for row in trial.folder.rows()}
+    steps = {row.generation: row.env_steps for row in trial.folder.records()}
     wanted = [
         min(generation for generation, spent in steps.items() if spent >= BUDGET * part / 4)
         for part in (1, 2, 3)

@@ -80,9 +80,8 @@ def test_the_frame_has_what_novelty_search_computed(recorded: Trial, pool: Worke
 def test_nothing_else_depends_on_it(recorded: Trial, pool: WorkerPool) -> None:
     plain = beside(recorded, "plain", members=False)
     run(pool, recorded, plain)
-    assert [row["digest"] for row in plain.folder.rows()] == [
-        row["digest"] for row in recorded.folder.rows()
-    ]
+    digests = [[row.digest for row in each.folder.records()] for each in (plain, recorded)]
+    assert digests[0] == digests[1]
     names = {path.name for path in recorded.folder.path.iterdir()}
     assert names - {path.name for path in plain.folder.path.iterdir()} == {MEMBERS}
     assert plain.folder.description()["hash"] == recorded.folder.description()["hash"]

@@ -77,7 +77,7 @@ def test_it_resumes_with_the_same_bits(make: Make, tmp_path: Path) -> None:
             assert trainer.progress.env_steps < steps
             trainer.train(env_steps=steps)
     digests = [record.digest for record in whole.history]
-    assert [row["digest"] for row in TrialFolder(tmp_path / PLACE).rows()] == digests
+    assert [row.digest for row in TrialFolder(tmp_path / PLACE).records()] == digests
     assert np.array_equal(trainer.center, whole.center)
     result = TrialFolder(tmp_path / PLACE).result()
     assert result["returns"] == whole.evaluate().returns.tolist()

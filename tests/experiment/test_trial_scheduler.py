@@ -186,7 +186,7 @@ def require_saved(trials: Sequence[Trial], status: str = "partial") -> None:
     for trial in trials:
         state = trial.folder.load_checkpoint()
         assert state is not None
-        assert state["progress"]["generation"] == len(trial.folder.rows()) >= 1
+        assert state["progress"]["generation"] == len(trial.folder.records()) >= 1
         assert trial.folder.status == status
 
 

@@ -63,7 +63,7 @@ def test_it_starts_with_the_policy_and_resumes_bit_for_bit(
     trial = replace(trial, folder=TrialFolder(trial.folder.path.with_name("warm")))
     with pytest.raises(KeyboardInterrupt):
         run_trial(trial, pool, Watcher(), [interrupt])
-    assert len(trial.folder.rows()) == 1
+    assert len(trial.folder.records()) == 1
     run(pool, trial)
     for resumed, record in zip(trial.folder.records(), history, strict=True):
         for name in ("digest", "distance", "update_cosine"):

@@ -23,7 +23,7 @@ from command_line import Run, files
 from fake_trials import outcome
 
 from esbench import load_results, run
-from esbench.experiment.slurm_script import SlurmJob
+from esbench.experiment.slurm_script import slurm_script
 
 Start: TypeAlias = Callable[[str], subprocess.Popen[str]]
 
@@ -50,9 +50,9 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-def job(**more: object) -> SlurmJob:
+def job(**more: object) -> str:
     known = {"name": "grid", "shards": 4, "summary": "4 trials", "out": Path("out")}
-    return SlurmJob(**{**known, "arguments": ["quick"], **more})
+    return slurm_script(**{**known, "arguments": ["quick"], **more})
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_the_command_reaches_python_word_by_word(
     python = program(tmp_path / "my python", ARGUMENTS.format(python=sys.executable))
     monkeypatch.setattr(sys, "executable", str(python))
     words = ["my grid.toml", "--set", "policy.hidden=[4, 8]", "--env", "it's $HOME;\n`ls`"]
-    with start(job(arguments=words, out=Path("my out")).script()) as process:
+    with start(job(arguments=words, out=Path("my out"))) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert "shard 2/4" in out
@@ -120,7 +120,7 @@ def test_a_job_waits_for_its_trials_and_only_what_was_interrupted_is_requeued(
 ) -> None:
     python = program(tmp_path / "python", TRAINER.format(code=code))
     monkeypatch.setattr(sys, "executable", str(python))
-    process = start(job().script())
+    process = start(job())
     wait_until((tmp_path / "started").exists, "the start of the trainer")
     if number is not None:
         process.send_signal(number)
@@ -137,9 +137,7 @@ def test_a_job_waits_for_its_trials_and_only_what_was_interrupted_is_requeued(
 def test_options_become_directives() -> None:
     options = ["account=abc", "--comment=two words", "exclusive"]
     chosen = {"partition": "a,b", "time": "1-12", "cpus_per_task": 16, "mem": "8G"}
-    plain, found = (
-        set(made.script().splitlines()) for made in (job(), job(**chosen, options=options))
-    )
+    plain, found = (set(made.splitlines()) for made in (job(), job(**chosen, options=options)))
     fixed = ["array=1-4", "requeue", "open-mode=append", "signal=B:USR1@120", "nodes=1"]
     assert {f"#SBATCH --{each}" for each in fixed} <= plain
     assert found - plain == {

@@ -44,7 +44,7 @@ def read_all(folder: TrialFolder) -> None:
     """Read every file of a trial's folder."""
     folder.description()
     folder.result()
-    folder.rows()
+    folder.records()
     folder.load_checkpoint()
     folder.load_checkpoint(ROWS)
     (folder.path / "kept" / "00000003.json").rename(folder.path / "other")
@@ -211,7 +211,7 @@ def test_a_line_that_is_no_row_is_damage(trial: Trial, change: Callable[[bytes],
     row, *others = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([change(row), *others, b""]))
     keys = ("env_steps", "digest")
-    for read in (trial.folder.rows, trial.folder.columns, lambda: trial.folder.columns(*keys)):
+    for read in (trial.folder.records, trial.folder.columns, lambda: trial.folder.columns(*keys)):
         with pytest.raises(DamagedTrialError, match="metrics.jsonl is damaged"):
             read()
 

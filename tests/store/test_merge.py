@@ -113,7 +113,7 @@ def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path, merges: l
     for names in merges:
         merge([tmp_path / name for name in names.split()], out)
     (merged,) = find_trials(out)
-    assert (merged.kept, len(merged.rows())) == ([2], 3)
+    assert (merged.kept, len(merged.records())) == ([2], 3)
     kept = merged.load_checkpoint(2)
     assert kept is not None
     np.testing.assert_array_equal(kept["algorithm"]["center"], np.ones(2))
