@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from esbench.publish.diagnosis import Diagnosis
-    from esbench.publish.figures.learning_curves import Panel
+    from esbench.publish.figures.environment_charts import Panel
     from esbench.publish.history import CellHistory
     from esbench.publish.leaderboard.table import LeaderboardRow
 
@@ -170,7 +170,7 @@ def drawn(
 ) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel]]:
     """The algorithms, the size and the panels that the arguments of ``plot`` mean."""
     from esbench.publish.figures.drawing import parse_size
-    from esbench.publish.figures.learning_curves import PANELS
+    from esbench.publish.figures.environment_charts import PANELS
     from esbench.publish.figures.write_figures import parse_panels
 
     names = [name.strip() for text in listed(algorithms) for name in text.split(",")]

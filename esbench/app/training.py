@@ -340,8 +340,7 @@ def tune(
     from esbench.experiment.run_grid import run_grid
     from esbench.grids.compose import parse_seeds
     from esbench.tuning.study import RUNGS, Search, open_studies
-    from esbench.tuning.summary import summarize, write_best
-    from esbench.tuning.tuning_figure import draw_tuning
+    from esbench.tuning.summary import draw_tuning, summarize, write_best
 
     show, workers = display or PlainDisplay(), options.get("workers")
     at_once = options.get("at_once")

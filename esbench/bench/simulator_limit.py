@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias, final
 
 import gymnasium
@@ -29,7 +29,8 @@ STEPS: Final = 16_000  # recorded per process
 ACTIONS: Final = 1000  # random ones, drawn before the clock starts, then used in turn
 
 
-class SimulatorLoop(ABC):
+@final
+class SimulatorLoop:
     """Recorded episodes of some members; ``episodes`` are their seeds and simulator inputs."""
 
     def __init__(self, setup: Setup, job: Job, members: range) -> None:
@@ -37,6 +38,7 @@ class SimulatorLoop(ABC):
         spec = setup.environment
         self.env = make_environment(spec.id, spec.kwargs, wrappers=spec.wrappers)
         self.episodes: list[tuple[int, list[Any]]] = []
+        last_input, self._replay = SIMULATORS[setup.backend_name]
         player, steps = Player(setup, slots=1), 0
         player.begin(job)
         player.backend.expose()
@@ -47,11 +49,10 @@ class SimulatorLoop(ABC):
             player.add([task])
             while player.busy:
                 player.step()
-                inputs.append(self.last_input(player.backend))
+                inputs.append(last_input(player.backend))
             self.episodes.append((job.environment_seed(task), inputs))
             steps += len(inputs)
 
-    @final
     def steps_per_second(self, seconds: float) -> float:
         """The speed over some seconds of stepping; resets are not counted."""
         steps, elapsed = 0, 0.0
@@ -65,56 +66,39 @@ class SimulatorLoop(ABC):
                 if elapsed >= seconds:
                     return steps / elapsed
 
-    @abstractmethod
-    def last_input(self, backend: Any) -> Any:
-        """The simulator's input in the last step of the only slot."""
-
-    @abstractmethod
     def replay(self, inputs: list[Any]) -> None:
         """Step the simulator through an episode after its reset."""
+        self._replay(self.env, inputs)
 
 
-@final
-class MuJoCoLoop(SimulatorLoop):
+def _step_mujoco(env: Any, controls: list[Any]) -> None:
     """``mj_step`` and nothing else."""
+    import mujoco
 
-    def last_input(self, backend: Any) -> Any:
-        """The controls."""
-        return backend.environment(0).unwrapped.data.ctrl.copy()
-
-    def replay(self, inputs: list[Any]) -> None:
-        """Step the simulator through an episode after its reset."""
-        import mujoco
-
-        plain: Any = self.env.unwrapped
-        model, data, skip, step = plain.model, plain.data, plain.frame_skip, mujoco.mj_step
-        control = data.ctrl
-        for action in inputs:
-            control[:] = action
-            step(model, data, skip)
+    plain = env.unwrapped
+    model, data, skip, step = plain.model, plain.data, plain.frame_skip, mujoco.mj_step
+    control = data.ctrl
+    for action in controls:
+        control[:] = action
+        step(model, data, skip)
 
 
-@final
-class EmulatorLoop(SimulatorLoop):
+def _play_frames(env: Any, actions: list[Any]) -> None:
     """The frames of the ALE without images; it applies sticky actions itself."""
-
-    def last_input(self, backend: Any) -> Any:
-        """The action."""
-        return backend.chosen(0)
-
-    def replay(self, inputs: list[Any]) -> None:
-        """Repeat each action of an episode for some frames."""
-        plain: Any = self.env.unwrapped
-        act, over = plain.ale.act, plain.ale.game_over
-        frames = range(self.env.get_wrapper_attr("game").frame_skip)
-        for action in inputs:
-            for _ in frames:
-                act(action)
-                if over():
-                    break
+    act, over = env.unwrapped.ale.act, env.unwrapped.ale.game_over
+    frames = range(env.get_wrapper_attr("game").frame_skip)
+    for action in actions:
+        for _ in frames:
+            act(action)
+            if over():
+                break
 
 
-SIMULATORS: Final[dict[str, type[SimulatorLoop]]] = {"mujoco": MuJoCoLoop, "atari": EmulatorLoop}
+# How to read the input of the last step from a backend of one slot, and how to replay inputs.
+SIMULATORS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any, list[Any]], None]]]] = {
+    "mujoco": (lambda backend: backend.environment(0).unwrapped.data.ctrl.copy(), _step_mujoco),
+    "atari": (lambda backend: backend.chosen(0), _play_frames),
+}
 
 
 def random_steps_per_second(env: gymnasium.Env[Any, Any], seconds: float) -> float:
@@ -170,9 +154,9 @@ class SimulatorProcesses:
 
     def measure(self, kind: LimitKind, seconds: float) -> float:
         """Measure the environment steps per second of all processes together."""
-        return sum(self._ask((kind, seconds)))
+        return self._ask((kind, seconds))
 
-    def _ask(self, request: Job | tuple[LimitKind, float]) -> list[float]:
+    def _ask(self, request: Job | tuple[LimitKind, float]) -> float:
         for child in self._children:
             child.send(request)
         answers = [child.receive() for child in self._children]
@@ -181,7 +165,7 @@ class SimulatorProcesses:
                 raise TrainingError("a process of the simulator loop died")
             if isinstance(answer, str):
                 raise TrainingError(f"the simulator loop failed: {answer}")
-        return answers
+        return sum(answers)
 
 
 def _main(parent: Parent, setup: Setup, share: slice) -> None:
@@ -200,7 +184,7 @@ def _main(parent: Parent, setup: Setup, share: slice) -> None:
                     size = 1 if job.population is None else len(job.population)
                     with silenced():
                         members = range(size)[share] or range(size)
-                        simulator = SIMULATORS[setup.backend_name](setup, job, members)
+                        simulator = SimulatorLoop(setup, job, members)
                     parent.send(0.0)
                 case ("simulator", seconds) if simulator is not None:
                     parent.send(simulator.steps_per_second(seconds))

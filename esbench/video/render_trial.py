@@ -6,18 +6,23 @@ It is played again from its seed in plain Gymnasium, to which all backends are b
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
+from PIL import Image
 
 from esbench.agents.acting import Environment
 from esbench.core.errors import UsageError, as_training_errors
@@ -30,13 +35,20 @@ from esbench.experiment.final_policy import Which
 from esbench.experiment.stored_trainer import stored_trainer
 from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy, episode
 from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.integrations.library import ffmpeg_program
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 from esbench.store.trial_folder import TrialFolder, recorded_score
-from esbench.video.writers import Frame, video_format
 
 MODE: Final = "rgb_array"
 DEFAULT_NAME: Final = "render.gif"
+Frame: TypeAlias = npt.NDArray[np.uint8]
+"""[height, width, 3]; all frames of a video have the same size."""
+Writer: TypeAlias = Callable[[Iterable[Frame], float], bytes]
+"""The file of one or more frames and their number per second."""
+
+X264_CRF: Final = "20"  # 18 is visually lossless, 28 is coarse
+GIF_FPS: Final = 30.0  # at most: a GIF stores complete frames, so its size grows with their number
 
 
 @final
@@ -222,6 +234,65 @@ def _draw(env: Environment, environment: EnvironmentSpec) -> Frame:
 
 def _cannot_render(environment: EnvironmentSpec, why: str) -> UsageError:
     return UsageError(f"environment {environment.id!r} cannot be rendered: {why}")
+
+
+def as_gif(frames: Iterable[Frame], fps: float) -> bytes:
+    """A looping GIF with at most 256 colors per frame."""
+    # Dithering would change pixels that stand still, and a GIF stores each change.
+    method, dither = Image.Quantize.FASTOCTREE, Image.Dither.NONE
+    first, *others = (
+        Image.fromarray(frame).quantize(256, method=method, dither=dither) for frame in frames
+    )
+    durations = gif_durations(1 + len(others), fps)
+    file = io.BytesIO()
+    first.save(file, "gif", save_all=True, append_images=others, duration=durations, loop=0)
+    return file.getvalue()
+
+
+def as_mp4(frames: Iterable[Frame], fps: float) -> bytes:
+    """An H.264 video in a format that browsers play; a UsageError if ffmpeg is missing or fails."""
+    program = ffmpeg_program()
+    with tempfile.TemporaryDirectory(prefix="esbench-") as folder:
+        raw, path = Path(folder) / "frames", Path(folder) / "video.mp4"
+        with raw.open("wb") as file:
+            for frame in frames:
+                height, width = frame.shape[:2]
+                # H.264 needs even sizes, so an odd one repeats its last line.
+                even = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+                file.write(np.ascontiguousarray(even).data)
+        size = f"{even.shape[1]}x{even.shape[0]}"
+        given = f"-f rawvideo -pix_fmt rgb24 -s {size} -r {fps} -i".split()
+        coded = f"-an -c:v libx264 -pix_fmt yuv420p -crf {X264_CRF}".split()
+        # The writer of imageio_ffmpeg forks; libraries with threads (JAX) warn of that.
+        command = [program, "-v", "error", "-y", *given, str(raw), *coded, str(path)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode:
+            reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise UsageError(f"ffmpeg failed ({reason}); write a .gif instead")
+        return path.read_bytes()
+
+
+FORMATS: Final[dict[str, tuple[Writer, float]]] = {
+    ".gif": (as_gif, GIF_FPS),
+    ".mp4": (as_mp4, math.inf),
+}
+
+
+def video_format(path: Path) -> tuple[Writer, float]:
+    """What writes a file with this suffix, and its most frames per second; else a UsageError."""
+    if (found := FORMATS.get(path.suffix.lower())) is None:
+        raise UsageError(f"--out {path}: expected a file ending in .gif or .mp4")
+    return found
+
+
+def gif_durations(frames: int, fps: float) -> list[int]:
+    """How long each frame is shown [ms], [frames].
+
+    A GIF counts in hundredths of a second. At 30 frames per second the durations are 30, 40, 30,
+    30, 40 ... ms, so no frame is late by more than half a hundredth and the sum is right.
+    """
+    ends = [round(100 * frame / fps) for frame in range(frames + 1)]
+    return [10 * max(1, end - start) for start, end in pairwise(ends)]
 
 
 # Fastest first. EGL uses a GPU if there is one.

@@ -11,7 +11,7 @@ from command_line import python
 
 from esbench import make_trainer
 from esbench.bench import training_speed as bench
-from esbench.bench.simulator_limit import EmulatorLoop, MuJoCoLoop
+from esbench.bench.simulator_limit import SimulatorLoop
 from esbench.bench.training_speed import PARTS, measure
 from esbench.core.errors import TrainingError
 from esbench.engine.jobs import EpisodeResult, Task
@@ -74,7 +74,7 @@ def test_the_simulator_alone_runs_the_very_episodes() -> None:
     with make_trainer("openai_es", env="Hopper-v5", population_size=4, workers=1) as trainer:
         assert isinstance(trainer, SearchTrainer)
         setup, job = trainer.gathered_setup(), trainer.next_job()
-        loop = MuJoCoLoop(setup, job, range(1, 3))
+        loop = SimulatorLoop(setup, job, range(1, 3))
         player = Player(setup, slots=2)
         player.begin(job)
         player.add([Task(1, 0), Task(2, 0)])
@@ -96,7 +96,7 @@ def test_the_emulator_alone_plays_the_very_games() -> None:
         with make_trainer("openai_es", env=env, population_size=4, **table) as trainer:
             assert isinstance(trainer, SearchTrainer)
             setup, job = trainer.gathered_setup(), trainer.next_job()
-        loop = EmulatorLoop(setup, job, range(1, 3))
+        loop = SimulatorLoop(setup, job, range(1, 3))
         for seed, actions in loop.episodes:
             loop.env.reset(seed=seed)
             for some, is_over in ((actions[:-1], False), (actions[-1:], True)):

@@ -12,8 +12,7 @@ from esbench.publish.figures.across import (
     profile_curves,
     target_ecdf,
 )
-from esbench.publish.figures.chart import Chart, Curve
-from esbench.publish.figures.draw_charts import chart_drawing
+from esbench.publish.figures.chart import Chart, Curve, chart_drawing
 from esbench.results.sources import read_folder
 
 BOTH = ("CartPole-v1", "Acrobot-v1")

@@ -8,7 +8,7 @@ import pytest
 from fake_trials import make_records, make_trials, write_trial
 
 from esbench.core.errors import UsageError
-from esbench.publish.figures.learning_curves import learning_charts
+from esbench.publish.figures.environment_charts import learning_charts
 from esbench.publish.tables.efficiency_table import COLUMNS, efficiency_table, parse_targets, sheet
 from esbench.publish.tables.render_table import as_csv, records
 from esbench.publish.tables.score_table import score_table

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from esbench.core.errors import UsageError
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
-from esbench.publish.figures.draw_charts import charts_drawing
+from esbench.publish.figures.chart import charts_drawing
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
-from esbench.publish.figures.learning_curves import Panel, learning_charts
+from esbench.publish.figures.environment_charts import Panel, learning_charts
 from esbench.publish.figures.style import STYLES, assign_styles
 from esbench.publish.figures.write_figures import draw, drawings
 from esbench.results.sources import read_folder

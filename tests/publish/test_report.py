@@ -12,9 +12,8 @@ from report_folder import ALGORITHMS, ENVIRONMENTS, FAILURE, GENERATIONS, write_
 
 from esbench.core.json_text import Json
 from esbench.publish.figures.style import STYLES
-from esbench.publish.html.charts import HEALTH_MEASURES
 from esbench.publish.html.plotly_chart import DASHES
-from esbench.publish.html.report import render, report_contents, write_report
+from esbench.publish.html.report import HEALTH_MEASURES, render, report_contents, write_report
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.results.statistics.generations import uniform_curve_band
 

@@ -14,8 +14,8 @@ from matplotlib.collections import LineCollection
 from scipy.stats import trim_mean
 
 from esbench.core.errors import UsageError
-from esbench.publish.figures.draw_charts import chart_drawing
-from esbench.publish.figures.sweep_charts import sweep_charts
+from esbench.publish.figures.chart import chart_drawing
+from esbench.publish.figures.environment_charts import sweep_charts
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.results.sources import read_folder
 

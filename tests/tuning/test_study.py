@@ -26,10 +26,7 @@ from esbench.tuning.study import (
     at_rung,
     open_studies,
 )
-from esbench.tuning.summary import summarize, write_best
-from esbench.tuning.tuning_figure import (
-    draw_tuning,
-)
+from esbench.tuning.summary import draw_tuning, summarize, write_best
 
 
 class KilledError(BaseException):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from esbench.core.errors import UsageError
-from esbench.video.writers import Frame, as_gif, as_mp4, video_format
+from esbench.video.render_trial import Frame, as_gif, as_mp4, video_format
 
 
 def square(value: int, height: int = 31, width: int = 45) -> Frame:

@@ -1,23 +1,41 @@
-"""What a chart shows, whatever draws it: curves, marks and axes."""
+"""Charts: what they show, and how matplotlib draws one alone or several beside each other."""
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
 
 from esbench.core.arrays import Floats
-from esbench.core.units import counted
-from esbench.publish.figures.style import Style
+from esbench.core.units import counted, format_number, power_of_ten
+from esbench.publish.figures.drawing import Drawing, Size, add_legend, is_stacked
+from esbench.publish.figures.style import MARK, NOTE, Style
 from esbench.results.statistics.curves import Band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
 
 MARKERS: Final = 5  # on a line
 FILLED: Final = 0.5  # least share of an axis that the data take
 SHARES: Final = ((0, 0.25, 0.5, 0.75, 1), ("none", "1/4", "half", "3/4", "all"))
 MOST_NAMES: Final = 3  # environments in a heading; more are counted
+NOT_EVALUATED: Final = "unperturbed policy not evaluated"
+HEIGHT: Final = 2.95  # inches, without the legend
+ALONE: Final = 3.4  # that of a chart alone
+OPACITY: Final = 0.18  # of a band; those of many curves are lighter, since they add up
+MOST_TICKS: Final = 4  # on the horizontal axis of one of several charts
+TICK_WIDTH: Final = 0.4  # least width of an axis per tick [inches]
+LABELS: Final = 0.6  # width of what stands beside an axis [inches]
+LOG_TICKS: Final = 14
+DECADES: Final = 6  # most ticks of a logarithmic vertical axis
+BAR_WIDTH: Final = 0.06  # inches
 
 
 @final
@@ -113,3 +131,176 @@ def fitting(values: Iterable[float], data: npt.ArrayLike) -> list[float]:
             ends.append(value)
             kept.append(value)
     return kept
+
+
+def chart_drawing(chart: Chart) -> Drawing:
+    """The drawing of one chart, with its heading."""
+    return charts_drawing(chart.heading, [chart], ALONE)
+
+
+def charts_drawing(heading: str, charts: Sequence[Chart], height: float = HEIGHT) -> Drawing:
+    """The drawing of charts, below each other in a figure that is higher than wide.
+
+    The legend is that of the first one. Successive charts with equal labels share the vertical
+    axis, and the last of them has the names of their levels.
+    """
+    labels = [curve.label for curve in charts[0].curves]
+    return Drawing(height, labels, partial(_draw, heading, charts), len(charts))
+
+
+def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size) -> None:
+    stacked = is_stacked(size)
+    shape = (len(charts), 1) if stacked else (1, len(charts))
+    panels = list(figure.subplots(*shape, squeeze=False).flat)
+    width = size[0] / shape[1] - LABELS
+    ticks = int(np.clip(width / TICK_WIDTH, 2, MOST_TICKS if len(charts) > 1 else 2 * MOST_TICKS))
+    pairs = zip(panels, charts, strict=True)
+    for _, group in itertools.groupby(pairs, key=lambda pair: pair[1].y_label):
+        sharing: list[Axes] = []
+        for axes, chart in group:
+            if sharing:
+                axes.sharey(sharing[0])
+            _draw_chart(axes, chart, ticks)
+            if sharing and not stacked:
+                axes.set_ylabel("")
+                axes.tick_params(labelleft=False)
+            sharing.append(axes)
+        _mark_levels(sharing, chart)
+    figure.suptitle(heading, fontsize=10)
+    add_legend(figure, size, panels[0], charts[0].reading)
+
+
+def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
+    if chart.ticks is None:
+        draw_curves(axes, chart.curves, min(OPACITY, 1 / max(1, len(chart.curves))))
+    else:
+        _draw_bars(axes, chart.curves)
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    axes.grid(visible=True)
+    if chart.ticks is None:
+        axes.margins(x=0.02)
+    _scale_x(axes, chart, ticks)
+    if chart.is_share:
+        axes.set_ylim(-0.03, 1.03)
+        axes.set_yticks(*SHARES)
+    if chart.nearest_zero is not None:
+        _scale_y(axes, -chart.nearest_zero)
+    for place, name in chart.places:
+        axes.axvline(place, **MARK)
+        at = axes.get_xaxis_transform()
+        axes.annotate(name, (place, 1), (0, 2), at, horizontalalignment="center", **NOTE)
+    if not chart.curves:
+        axes.set_xticks([])
+        text = "\n".join(textwrap.wrap(NOT_EVALUATED, 20))
+        axes.annotate(text, (0.5, 0.75), xycoords="axes fraction", ha="center", va="center")
+
+
+def draw_curves(axes: Axes, curves: Sequence[Curve], opacity: float) -> None:
+    """Draw curves and bands; each line has a few markers, shifted so that none coincide."""
+    for index, curve in enumerate(curves):
+        every = max(1, len(curve.x) // MARKERS)
+        shown = (index * every // len(curves), every)
+        look = {**_look(curve), "markevery": shown, "markeredgewidth": 1.2, "zorder": 3}
+        axes.plot(curve.x, curve.y, **look)
+        if is_banded([curve]):
+            band = (curve.x, curve.low, curve.high)
+            axes.fill_between(*band, color=curve.style.color, alpha=opacity, linewidth=0)
+
+
+def _look(curve: Curve) -> dict[str, Any]:
+    style = curve.style
+    look = {"color": style.color, "linestyle": style.line, "marker": style.marker}
+    return {**look, "markerfacecolor": "white", "label": curve.label}
+
+
+def _draw_bars(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Draw curves with bars, beside each other so that all bars are seen."""
+    from matplotlib.transforms import offset_copy
+
+    for number, curve in enumerate(curves):
+        shift = BAR_WIDTH * (number - (len(curves) - 1) / 2)
+        beside = offset_copy(axes.transData, axes.get_figure(root=True), x=shift)
+        # Rounding can put the IQM of equal scores just outside of its interval.
+        bars = np.maximum((curve.y - curve.low, curve.high - curve.y), 0.0)
+        look = {**_look(curve), "capsize": 3, "elinewidth": 1, "transform": beside}
+        axes.errorbar(curve.x, curve.y, yerr=bars, **look)
+        for values in (curve.y, curve.low, curve.high):  # matplotlib ignores shifted data
+            axes.update_datalim(np.column_stack([curve.x, values]))
+    axes.autoscale_view()
+
+
+def _scale_x(axes: Axes, chart: Chart, ticks: int) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    if chart.log_x:
+        axes.set_xscale("log")
+    if chart.x_range is not None:
+        axes.set_xlim(*chart.x_range)
+    if chart.ticks is not None:
+        axes.minorticks_off()
+        axes.autoscale_view()
+        axes.set_xticks(list(chart.ticks), list(chart.ticks.values()))
+        return
+    if chart.log_x:
+        subs = (1, 2, 5) if ticks > MOST_TICKS else (1,)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=LOG_TICKS))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=chart.is_whole))
+    axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
+
+
+def _tick(value: float) -> str:
+    """A number, from 1,000 on with the prefix of its unit."""
+    from matplotlib.ticker import EngFormatter
+
+    return EngFormatter()(value) if value >= 1000 else f"{value:g}"
+
+
+def _scale_y(axes: Axes, smallest: float) -> None:
+    """Make the vertical axis logarithmic, and linear between 0 and minus ``smallest``."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
+    axes.set_yscale("symlog", linthresh=smallest)
+    locator = SymmetricalLogLocator(axes.yaxis.get_transform())
+    locator.set_params(numticks=DECADES)
+    axes.yaxis.set_major_locator(locator)
+    axes.yaxis.set_major_formatter(lambda value, _: power_of_ten(value))
+
+
+def _mark_levels(panels: Sequence[Axes], chart: Chart) -> None:
+    """Mark the levels of a chart by dotted lines, with their names beside the last axes.
+
+    One that would squeeze the curves has no line; its name stands at the end of the axis.
+    """
+    if not chart.levels:
+        return
+    last = panels[-1]
+    scale = last.yaxis.get_transform()
+    values = [value for value, _ in chart.levels]
+    levels = scale.transform(values).tolist()
+    shown = fitting(levels, scale.transform(panels[0].dataLim.intervaly))
+    for value, level in zip(values, levels, strict=True):
+        if level in shown or chart.is_share:
+            for axes in panels:
+                axes.axhline(value, **MARK)
+    ends = last.get_ylim()
+    places = np.clip(values, *ends).tolist()
+    low, high, *heights = scale.transform([*ends, *places])
+    close = len(values) > 1 and max(heights) - min(heights) < 0.3 * (high - low)
+    for (value, text), level, place in zip(chart.levels, levels, places, strict=True):
+        if not text:
+            continue
+        apart = "bottom" if value == max(values) else "top"
+        arrow = "\N{UPWARDS ARROW}" if value > place else "\N{DOWNWARDS ARROW}"
+        last.annotate(
+            text if level in shown else f"{text}\n{format_number(value)} {arrow}",
+            (1, place),
+            xycoords=last.get_yaxis_transform(),
+            xytext=(3, 0),
+            verticalalignment=apart if close else "center",
+            annotation_clip=False,
+            linespacing=1.0,
+            **NOTE,
+        )

@@ -14,11 +14,10 @@ from matplotlib.figure import Figure
 from esbench.core.errors import UsageError, unknown
 from esbench.core.files import safe_name
 from esbench.publish.figures import across
-from esbench.publish.figures.draw_charts import chart_drawing, charts_drawing
+from esbench.publish.figures.chart import chart_drawing, charts_drawing
 from esbench.publish.figures.drawing import DEFAULT_OUTPUT, DPI, Drawing, Output, Size, wrap_texts
-from esbench.publish.figures.learning_curves import PANELS, Panel, learning_charts
+from esbench.publish.figures.environment_charts import PANELS, Panel, learning_charts, sweep_charts
 from esbench.publish.figures.style import assign_styles, style
-from esbench.publish.figures.sweep_charts import sweep_charts
 from esbench.results.cell import Cell, cells_named
 from esbench.results.sources import read_folder
 

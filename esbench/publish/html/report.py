@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+import numpy as np
+
+from esbench.core.arrays import Floats
 from esbench.core.json_text import Json
 from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import (
@@ -24,10 +27,12 @@ from esbench.core.units import (
     format_steps,
 )
 from esbench.grids.trial_spec import flatten
-from esbench.publish.diagnosis import Diagnosis, diagnose_trial
-from esbench.publish.figures.style import assign_styles
-from esbench.publish.html.charts import charts_across, environment_charts
-from esbench.publish.html.plotly_chart import swatch
+from esbench.publish.diagnosis import Diagnosis, diagnose_trial, run_measurements
+from esbench.publish.figures import across
+from esbench.publish.figures.chart import Chart, band_curve
+from esbench.publish.figures.environment_charts import learning_charts, sweep_charts
+from esbench.publish.figures.style import Style, assign_styles
+from esbench.publish.html.plotly_chart import make_chart, swatch
 from esbench.publish.tables.render_table import (
     INTERVAL,
     TEXTS,
@@ -40,7 +45,10 @@ from esbench.publish.tables.score_table import score_table, sheet
 from esbench.publish.tables.table_notes import OVER_ALL
 from esbench.results.cell import Cell, normalized_scores
 from esbench.results.sources import read_folder
+from esbench.results.statistics.curves import GENERATION_POINTS, generation_curve
 from esbench.results.statistics.estimates import Overall, overall
+from esbench.results.statistics.generations import uniform_curve_band
+from esbench.results.statistics.health import RunMeasurements
 from esbench.store.outputs import require_suffix, write_bytes
 from esbench.store.provenance import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
@@ -59,6 +67,20 @@ OVERALL: Final[tuple[Column[Overall], ...]] = (
     Column("median", None, "Median", format_share),
     Column("optimality_gap", None, "Optimality gap", format_share),
 )
+POINTS: Final = 100  # of a line across environments
+HealthAxis: TypeAlias = Literal["linear", "log", "share"]
+HEALTH_MEASURES: Final[dict[str, tuple[Callable[[RunMeasurements], Floats], HealthAxis]]] = {
+    "Length of the updates above 0 (radii of the population)": (
+        lambda run: np.where(run["update_norm"] > 0, run["update_norm"], np.nan) / run.radius,
+        "log",
+    ),
+    "Cosine of the updates of two halves": (itemgetter("split_half_cosine"), "linear"),
+    "Cosine of successive updates": (itemgetter("update_cosine"), "linear"),
+    "Share of tied returns": (itemgetter("tied_returns"), "share"),
+    "Deviation of the population (sigma)": (itemgetter("sigma"), "log"),
+    "Distance from the start": (itemgetter("distance"), "linear"),
+    "Drift of observation statistics": (itemgetter("observation_drift"), "log"),
+}
 
 
 def write_report(root: Path, out: Path | None = None, title: str | None = None) -> Path:
@@ -117,10 +139,10 @@ def report_contents(root: Path, title: str | None = None) -> Json:
         "sentences": [*_best(rows), _health(diagnoses)],
         "algorithms": {name: swatch(style) for name, style in styles.items()},
         "overall": _table(make_sheet(OVERALL, totals), [item.name for item in totals]),
-        "charts": charts_across(found, styles),
+        "charts": _charts_across(found, styles),
         "scores": _table(table, [row.name for row in rows]),
         "notes": [note for note in table.notes if not note.startswith(OVER_ALL)],
-        "environments": [environment_charts(list(group), styles) for _, group in environments],
+        "environments": [_environment_charts(list(group), styles) for _, group in environments],
         "findings": _findings(diagnoses, root),
         "cells": [_cell(cell, origins, root) for cell in found],
         "origins": origins,
@@ -245,3 +267,65 @@ def _origin(description: Json) -> dict[str, str]:
         "Versions": ", ".join(f"{name} {of}" for name, of in versions.items() if of),
     }
     return {key: str(value) for key, value in origin.items() if value}
+
+
+def _charts_across(found: Sequence[Cell], styles: Mapping[str, Style]) -> list[Json]:
+    """Make the charts over all environments with frozen scores; styles are by names of cells."""
+    charts = [across.target_ecdf(found, styles), across.performance_profile(found, styles)]
+    return [make_chart(_thinned(c)) for c in charts if c and len(c.environments) > 1]
+
+
+def _environment_charts(group: Sequence[Cell], styles: Mapping[str, Style]) -> Json:
+    """The charts of ``sweeps``, ``learning`` and ``health``.
+
+    The last two are empty if no trial has two generations.
+    """
+    learning: list[Chart] = []
+    health: list[Chart] = []
+    if shown := learning_charts(group, styles):
+        runs = {name: list(map(run_measurements, own)) for name, own in shown.trials.items()}
+        learning = [shown.panels["steps"], shown.panels["time"]]
+        if (rank := shown.panels["rank"]).curves:
+            bands = [_chance(runs[curve.name]) for curve in rank.curves]
+            chance = min(low for low, _ in bands), max(high for _, high in bands)
+            learning.append(replace(rank, chance=chance, levels=()))
+        health = _health_charts(runs, styles)
+    charts = {"sweeps": sweep_charts(group).values(), "learning": learning, "health": health}
+    made = {kind: list(map(make_chart, own)) for kind, own in charts.items()}
+    return {"name": group[0].environment, **made}
+
+
+def _chance(runs: Sequence[RunMeasurements]) -> tuple[float, float]:
+    """The 95 % band of a point of the rank curve if the ranks carry no information."""
+    members = int(min(run["population_size"].min() for run in runs))
+    generations = max(1, min(run.generations for run in runs) // GENERATION_POINTS)
+    return uniform_curve_band(members, len(runs), generations)
+
+
+def _health_charts(
+    runs: Mapping[str, Sequence[RunMeasurements]], styles: Mapping[str, Style]
+) -> list[Chart]:
+    charts = []
+    for title, (values, scale) in HEALTH_MEASURES.items():
+        log, lines = scale == "log", []
+        for name, members in runs.items():
+            band = generation_curve(list(map(values, members)), gaps=True)
+            visible = np.isfinite(band.iqm) & ((band.iqm > 0) | (not log))
+            if visible.sum() > 1:
+                label = f"{name} ({counted(len(members), 'seed')})"
+                lines.append(band_curve(name, label, styles[name], band))
+        if lines:
+            chart = Chart(title=title, x_label="generation", y_label="", curves=lines, log_y=log)
+            charts.append(replace(chart, is_share=scale == "share"))
+    return charts
+
+
+def _thinned(chart: Chart) -> Chart:
+    """A chart whose curves have fewer points, their ends among them."""
+    kept = np.unique(np.linspace(0, across.POINTS - 1, POINTS).round().astype(np.int64))
+    parts = ("x", "y", "low", "high")
+    curves = [
+        replace(curve, **{name: getattr(curve, name)[kept] for name in parts})
+        for curve in chart.curves
+    ]
+    return replace(chart, curves=curves)

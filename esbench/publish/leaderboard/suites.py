@@ -20,8 +20,7 @@ from esbench.grids.expand import RESERVED, LabeledSpec, expand
 from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.figures.across import performance_profile
-from esbench.publish.figures.chart import SHARES, band_curve
-from esbench.publish.figures.draw_charts import chart_drawing, draw_curves
+from esbench.publish.figures.chart import SHARES, band_curve, chart_drawing, draw_curves
 from esbench.publish.figures.drawing import Drawing, Size, place_legend
 from esbench.publish.figures.style import MARK, Style, assign_styles
 from esbench.publish.leaderboard.entries import Entry, EntryCurves

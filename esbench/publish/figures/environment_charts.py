@@ -1,4 +1,4 @@
-"""The learning curves of one environment: returns over steps and time, and ranks."""
+"""The charts of one environment: returns over steps and time, ranks, and sweeps of a setting."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ import numpy as np
 
 from esbench.core.units import counted, power_of_ten
 from esbench.grids.environment_files import Scores, environment_kind
-from esbench.publish.figures.chart import Chart, Curve, band_curve, is_banded
+from esbench.grids.trial_spec import swept_keys, value_text, without_setting
+from esbench.publish.figures.chart import NOT_EVALUATED, Chart, Curve, band_curve, is_banded
 from esbench.publish.figures.style import Style, assign_styles
-from esbench.results.cell import Cell
+from esbench.publish.tables.score_table import value_order
+from esbench.results.cell import Cell, seed_scores
 from esbench.results.statistics.curves import generation_curve, learning_curve
+from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.store.trial_folder import TrialFolder
 
 TIME_UNITS: Final = (("h", 3600.0), ("min", 60.0), ("s", 1.0))  # as in tables
 OF_POPULATION: Final = "\N{DAGGER}"
-NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 SLOWEST: Final = 10.0  # times as long as the fastest row: from there on, times are logarithmic
+LOG_RATIO: Final = 4  # of the largest and smallest value of a sweep with a logarithmic axis
 _DRAWN: Final = (
     "env_steps",
     "wall_time_s",
@@ -227,3 +230,51 @@ def _reading(curves: Sequence[Curve]) -> str:
 def _one_line(label: str) -> str:
     text = " ".join(label.split())
     return text[0].upper() + text[1:]
+
+
+def sweep_charts(group: Sequence[Cell], chosen: Sequence[Cell] | None = None) -> dict[str, Chart]:
+    """The charts of one environment's cells by setting, one for each with scores of two values.
+
+    They show the ``chosen`` cells, by default all; a run that diverged has the worst score of all.
+    The axis is logarithmic for positive values that differ much. A value that is not a number has
+    its place among the values as x.
+    """
+    scores_of = dict(zip([cell.name for cell in group], seed_scores(group), strict=True))
+    own = group if chosen is None else chosen
+    keys = dict.fromkeys(key for cell in own for key in swept_keys(cell.algorithm, cell.settings))
+    charts = {key: _sweep(own, key, scores_of) for key in keys}
+    return {key: chart for key, chart in charts.items() if chart}
+
+
+def _sweep(
+    group: Sequence[Cell], key: str, scores_of: Mapping[str, Sequence[float]]
+) -> Chart | None:
+    families: dict[str, list[Cell]] = {}
+    for cell in group:
+        if key in swept_keys(cell.algorithm, cell.settings) and scores_of[cell.name]:
+            name = without_setting(cell.name, key, cell.settings[key])
+            families.setdefault(name, []).append(cell)
+    tried = [cell.settings[key] for own in families.values() for cell in own]
+    values = sorted({value_text(value): value for value in tried}.values(), key=value_order)
+    if len(values) < 2:
+        return None
+    numeric = all(isinstance(value, int | float) for value in values)
+    places = {value_text(v): float(v if numeric else n) for n, v in enumerate(values)}
+    curves = []
+    for name, style in assign_styles({name: name for name in sorted(families)}).items():
+        own = sorted(families[name], key=lambda cell: value_order(cell.settings[key]))
+        scores = [scores_of[cell.name] for cell in own]
+        x = np.array([places[value_text(cell.settings[key])] for cell in own])
+        y = np.array([float(iqm(each)) for each in scores])
+        low, high = np.array([bootstrap_interval(each) for each in scores]).T
+        curves.append(Curve(name, name, style, x, y, low, high))
+    return Chart(
+        title=f"Score against {key}",
+        x_label=key,
+        y_label="score",
+        curves=curves,
+        reading="IQM over seeds; bars: 95 % bootstrap interval",
+        environments=[group[0].environment],
+        log_x=numeric and 0 < LOG_RATIO * values[0] <= values[-1],
+        ticks={place: text for text, place in places.items()},
+    )
