@@ -90,10 +90,9 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     description, run = folder.description(), run_measurements(folder)
     labels = description["labels"]
     measures = {name: thirds(run[name]) for name in _SHOWN}
-    found = [
-        *_findings_of_one_limit(run, folder),
-        *(held_out_findings(folder.result()) if folder.is_done else ()),
-    ]
+    found = _findings_of_one_limit(run, folder)
+    if folder.is_done and (kind := variety(folder.result())) != "varied":
+        found.append(_equal_episodes(folder.result(), kind))
     if folder.status == "failed":
         found.append(HealthFinding("failed", "warning", f"It failed: {folder.last_error_line}"))
     steps = folder.columns("env_steps")["env_steps"]
@@ -131,15 +130,13 @@ def _findings_of_one_limit(run: RunMeasurements, folder: TrialFolder) -> list[He
     return [*findings(run.part(first, last)), HealthFinding("one_limit", "ok", sentence)]
 
 
-def held_out_findings(result: Json) -> list[HealthFinding]:
-    """The finding that all held-out episodes of a result are the same, if they are."""
-    if (kind := variety(result)) == "varied":
-        return []
+def _equal_episodes(result: Json, kind: str) -> HealthFinding:
+    """The finding that all held-out episodes of a result are the same."""
     episode = f"return {result['returns'][0]:g}, {result['lengths'][0]:,.0f} steps"
     sentence = f"all {len(result['returns'])} held-out episodes are equal: {episode}"
     if kind == "one":
         sentence += "; the environment is deterministic, so the score is that of one trajectory"
-    return [HealthFinding("equal_episodes", "note", sentence, VARY)]
+    return HealthFinding("equal_episodes", "note", sentence, VARY)
 
 
 def run_measurements(folder: TrialFolder) -> RunMeasurements:
@@ -151,9 +148,11 @@ def run_measurements(folder: TrialFolder) -> RunMeasurements:
         algorithm = algorithm_class(spec["algorithm"]["name"])
         seeks_returns = not algorithm.needs_behaviors
         has_learning_rate = "learning_rate" in algorithm.Settings.model_fields
+    # An agent has no parameters to count, nor has a search before its first checkpoint.
+    state = None if is_agent else folder.load_checkpoint()
     return RunMeasurements(
         {name: each.astype(np.float64) for name, each in folder.columns(*MEASURES).items()},
-        num_params=math.nan if is_agent else _num_params(folder),
+        num_params=math.nan if state is None else float(state["algorithm"]["center"].size),
         reward_shift=spec["environment"]["reward_shift"]
         + spec["algorithm"]["settings"].get("reward_shift", 0.0),
         seeks_returns=seeks_returns,
@@ -165,9 +164,3 @@ def run_measurements(folder: TrialFolder) -> RunMeasurements:
 def as_json(diagnoses: Sequence[Diagnosis]) -> str:
     """Every field of the diagnoses as JSON, in full precision; NaN is null."""
     return as_text({"trials": [asdict(item) | {"level": item.level} for item in diagnoses]})
-
-
-def _num_params(folder: TrialFolder) -> float:
-    """NaN before the first checkpoint."""
-    state = folder.load_checkpoint()
-    return math.nan if state is None else float(state["algorithm"]["center"].size)

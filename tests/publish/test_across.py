@@ -13,6 +13,7 @@ from esbench.publish.figures.across import (
     target_ecdf,
 )
 from esbench.publish.figures.chart import Chart, Curve, chart_drawing
+from esbench.publish.figures.style import cell_styles
 from esbench.results.sources import read_folder
 
 BOTH = ("CartPole-v1", "Acrobot-v1")
@@ -36,14 +37,15 @@ def files(shown: Chart | None) -> dict[str, bytes]:
 
 
 def ecdf_of(root: Path) -> list[Curve]:
-    shown = target_ecdf(read_folder(root))
+    found = read_folder(root)
+    shown = target_ecdf(found, cell_styles(found))
     assert shown is not None
     return list(shown.curves)
 
 
 def profile_of(root: Path) -> list[Curve]:
     found = [cell for cell in read_folder(root) if cell.has_scale]
-    return profile_curves([(cell, cell_scores(cell)) for cell in found])
+    return profile_curves([(cell, cell_scores(cell)) for cell in found], cell_styles(found))
 
 
 def share_at(line: Curve, steps: float) -> float:
@@ -84,7 +86,7 @@ def test_an_ecdf_needs_an_environment_with_both_frozen_scores(tmp_path: Path) ->
         write_runs(tmp_path / "a", [[1.0] * 6] * 3, environments=[name])
     changed = {"CartPole-v1": {"kwargs": {"sutton_barto_reward": True}}}
     write_runs(tmp_path / "b", [[1.0] * 6] * 3, environment=changed)
-    assert target_ecdf(read_folder(tmp_path)) is None
+    assert target_ecdf(read_folder(tmp_path), {}) is None
 
 
 def test_a_profile_is_the_share_of_runs_and_environments_weigh_the_same(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_a_diverged_run_is_above_nothing_and_an_unfinished_one_is_left_out(tmp_p
 def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path) -> None:
     for name in ("CartPole-v1", "Pendulum-v1"):
         write(tmp_path / "a", name, [50.0] * 3)
-    assert performance_profile(read_folder(tmp_path / "a")) is None
+    assert performance_profile(read_folder(tmp_path / "a"), {}) is None
     (trial,) = make_trials(tmp_path / "a", seeds=[0], environments=["Acrobot-v1"])
     write_trial(trial)  # unfinished
-    assert performance_profile(read_folder(tmp_path / "a")) is None
+    assert performance_profile(read_folder(tmp_path / "a"), {}) is None

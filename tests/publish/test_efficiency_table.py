@@ -9,6 +9,7 @@ from fake_trials import make_records, make_trials, write_trial
 
 from esbench.core.errors import UsageError
 from esbench.publish.figures.environment_charts import learning_charts
+from esbench.publish.figures.style import cell_styles
 from esbench.publish.tables.efficiency_table import COLUMNS, efficiency_table, parse_targets, sheet
 from esbench.publish.tables.render_table import as_csv, records
 from esbench.publish.tables.score_table import score_table
@@ -158,7 +159,8 @@ def test_cut_training_episodes_are_named_in_table_and_figure(
     rows = efficiency_table(tmp_path, {})
     assert [row.cell.cuts_episodes for row in rows] == [limit is not None]
     assert any("max_episode_steps" in note for note in sheet(rows).notes) == (limit is not None)
-    shown = learning_charts(read_folder(tmp_path))
+    found = read_folder(tmp_path)
+    shown = learning_charts(found, cell_styles(found))
     assert shown is not None
     assert ("cut" in shown.panels["steps"].y_label) == (limit is not None)
 

@@ -16,7 +16,7 @@ from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.publish.figures.chart import charts_drawing
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
 from esbench.publish.figures.environment_charts import Panel, learning_charts
-from esbench.publish.figures.style import STYLES, assign_styles
+from esbench.publish.figures.style import STYLES, assign_styles, cell_styles
 from esbench.publish.figures.write_figures import draw, drawings
 from esbench.results.sources import read_folder
 
@@ -29,7 +29,7 @@ CJK = "\N{CJK UNIFIED IDEOGRAPH-5B66}"
 
 def drawing_of(root: Path, scores: Scores = NO_SCORES, environment: str = "CartPole-v1") -> Drawing:
     found = [replace(c, frozen=scores, environment=environment) for c in read_folder(root)]
-    shown = learning_charts(found)
+    shown = learning_charts(found, cell_styles(found))
     assert shown is not None
     return charts_drawing(environment, list(shown.panels.values()))
 

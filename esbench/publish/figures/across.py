@@ -17,7 +17,7 @@ import numpy as np
 from esbench.core.arrays import Floats
 from esbench.core.units import counted
 from esbench.publish.figures.chart import Chart, Curve, is_banded
-from esbench.publish.figures.style import Style, assign_styles
+from esbench.publish.figures.style import Style
 from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.statistics import estimates
@@ -31,22 +31,25 @@ LOWEST: Final = -0.5  # limits of the axis of scores
 HIGHEST: Final = 2.0
 
 
-def target_ecdf(group: Sequence[Cell], styles: Mapping[str, Style] | None = None) -> Chart | None:
+def target_ecdf(group: Sequence[Cell], styles: Mapping[str, Style]) -> Chart | None:
     """The share of triples (environment, target, run) reached within a budget.
 
     A curve is made of the done runs of each cell or, if there is none, of the unfinished ones. It
     ends at the most that one of its runs spent. None if no cell has a scale and a generation.
-    ``styles`` are by the names of the cells, by default those of ``assign_styles``.
+    ``styles`` are by the names of the cells.
     """
     pairs = []
     for cell in group:
         if cell.has_scale and (found := cell.started):
             runs = [run for run in found if run.done] or found
-            pairs.append((cell, [(run, _first_totals(run, cell)) for run in runs]))
+            targets = even_targets(cell.random_score, cell.reference_score)
+            totals = [run.first_totals(targets, costs=("env_steps",)) for run in runs]
+            times = [own["env_steps"] for own in totals]
+            pairs.append((cell, list(zip(runs, times, strict=True))))
     if not pairs:
         return None
-    members = [member for _, own in pairs for member in own]
-    first = _first_budget([times for _, times in members], max(_spent(run) for run, _ in members))
+    longest = max(_spent(run) for _, own in pairs for run, _ in own)
+    first = _first_budget([times for _, own in pairs for _, times in own], longest)
     environments, curves = _environments(pairs), []
     for name, style, own in _by_algorithm(pairs, styles):
         runs = [run for cell_members in own for run, _ in cell_members]
@@ -71,9 +74,7 @@ def target_ecdf(group: Sequence[Cell], styles: Mapping[str, Style] | None = None
     )
 
 
-def performance_profile(
-    group: Sequence[Cell], styles: Mapping[str, Style] | None = None
-) -> Chart | None:
+def performance_profile(group: Sequence[Cell], styles: Mapping[str, Style]) -> Chart | None:
     """The share of runs above each normalized score.
 
     None if fewer than two environments have frozen random and reference scores and a done run.
@@ -103,7 +104,7 @@ def cell_scores(cell: Cell) -> Floats:
 
 
 def profile_curves(
-    pairs: Sequence[tuple[Cell, Floats]], styles: Mapping[str, Style] | None = None
+    pairs: Sequence[tuple[Cell, Floats]], styles: Mapping[str, Style]
 ) -> list[Curve]:
     """The curves of a performance profile, from cells with their scores [runs]."""
     total = len(_environments(pairs))
@@ -122,25 +123,18 @@ def _environments(pairs: Sequence[tuple[Cell, object]]) -> list[str]:
 
 
 def _by_algorithm(
-    pairs: Sequence[tuple[Cell, T]], styles: Mapping[str, Style] | None
+    pairs: Sequence[tuple[Cell, T]], styles: Mapping[str, Style]
 ) -> list[tuple[str, Style, list[T]]]:
     """The data of the cells grouped by algorithm and policy, sorted."""
     groups: dict[str, list[T]] = {}
     for cell, values in pairs:
         groups.setdefault(cell.name, []).append(values)
-    algorithms = {cell.name: cell.algorithm for cell, _ in pairs}
-    styles = styles or assign_styles({name: algorithms[name] for name in sorted(groups)})
     return [(name, styles[name], groups[name]) for name in sorted(groups)]
 
 
 def _label(name: str, environments: int, total: int, runs: int, note: str = "") -> str:
     some = f"{environments} of {counted(total, 'environment')}, " if environments < total else ""
     return f"{name} ({some}{counted(runs, 'run')}{note})"
-
-
-def _first_totals(run: Run, cell: Cell) -> Floats:
-    targets = even_targets(cell.random_score, cell.reference_score)
-    return run.first_totals(targets, costs=("env_steps",))["env_steps"]
 
 
 def _spent(run: Run) -> float:

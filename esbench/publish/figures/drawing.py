@@ -20,7 +20,6 @@ from esbench.store.outputs import write_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
-    from matplotlib.legend import Legend
     from matplotlib.text import Text
 
 Suffix: TypeAlias = Literal["png", "svg", "pdf"]
@@ -84,12 +83,12 @@ class Drawing:
         width, height = wanted
         columns, rows = (1, self.panels) if is_stacked(wanted) else (self.panels, 1)
         wide = max(ROOM[0] * columns, width)
-        high = ROOM[1] * rows + self._legend_height(wide)
-        if width < wide or height < high:
+        high = max(ROOM[1] * rows + self._legend_height(wide), height)
+        if wanted != (wide, high):
+            least = "x".join(f"{math.ceil(round(10 * side, 6)) / 10:g}" for side in (wide, high))
             raise UsageError(
                 f"--size {width:g}x{height:g}: no room for {counted(self.panels, 'panel')} and "
-                f"{counted(len(self.labels), 'label')}; expected at least "
-                f"{_rounded_up(wide):g}x{_rounded_up(max(high, height)):g}, or another shape"
+                f"{counted(len(self.labels), 'label')}; expected at least {least}, or another shape"
             )
         return wanted
 
@@ -119,7 +118,7 @@ class Drawing:
 
         self.draw(figure, size)
         for text in figure.findobj(Text):
-            text.set_text(_with_glyphs(printable(text.get_text())))
+            text.set_text("".join(map(_with_glyph, printable(text.get_text()))))
 
     def files(self, output: Output = DEFAULT_OUTPUT) -> dict[str, bytes]:
         """The bytes of its files by suffix; equal content gives equal bytes."""
@@ -155,20 +154,14 @@ def parse_size(text: str) -> Size:
     return size
 
 
-def _rounded_up(inches: float) -> float:
-    return math.ceil(round(10 * inches, 6)) / 10
-
-
 def is_stacked(size: Size) -> bool:
     """Whether the panels of a figure of this size are below each other."""
     return size[1] > size[0]
 
 
-def _with_glyphs(text: str) -> str:
-    """Text with escape sequences for characters that the font of figures lacks."""
-    return "".join(
-        each if each == "\n" or ord(each) in _glyphs() else ascii(each)[1:-1] for each in text
-    )
+def _with_glyph(each: str) -> str:
+    """A character, or its escape sequence if the font of figures lacks it."""
+    return each if each == "\n" or ord(each) in _glyphs() else ascii(each)[1:-1]
 
 
 @functools.cache
@@ -184,12 +177,17 @@ def wrap_texts(figure: Figure) -> None:
     So are those of a legend that is wider than its figure.
     """
     figure.draw_without_rendering()
+    width = figure.bbox.width
     for part in (figure, *figure.subfigs):
-        titles = [legend.get_title() for legend in part.legends]
-        for text in [*part.texts, *titles]:
-            _wrap(text, figure.bbox.width * LONGEST[1])
+        for text in [*part.texts, *(legend.get_title() for legend in part.legends)]:
+            _wrap(text, width * LONGEST[1])
         for legend in part.legends:
-            _narrow(legend, figure)
+            extent, texts = legend.get_window_extent().width, legend.get_texts()
+            if extent > width:
+                longest = max(map(_length, texts)) - (extent - width * LONGEST[1])
+                for text in texts:
+                    _wrap(text, longest)
+                figure.draw_without_rendering()  # the legend takes its room from the panels
     for axes in figure.axes:
         _wrap(axes.xaxis.label, axes.bbox.width)
         _wrap(axes.yaxis.label, axes.bbox.height * LONGEST[0])
@@ -210,23 +208,11 @@ def _length(text: Text) -> float:
     return max(extent.width, extent.height)
 
 
-def _narrow(legend: Legend, figure: Figure) -> None:
-    """Break the lines of labels if the legend is wider than the figure."""
-    width = figure.bbox.width
-    extent, texts = legend.get_window_extent().width, legend.get_texts()
-    if extent > width:
-        longest = max(map(_length, texts)) - (extent - width * LONGEST[1])
-        for text in texts:
-            _wrap(text, longest)
-        figure.draw_without_rendering()  # the legend takes its room from the panels
-
-
 def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
     """Add the legend of the lines of ``axes`` below the figure, if there are any."""
     handles, labels = axes.get_legend_handles_labels()
-    if not handles:
-        return
-    place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
+    if handles:
+        place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
 
 
 def place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], title: str) -> None:

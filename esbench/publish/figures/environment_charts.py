@@ -81,16 +81,13 @@ class _Drawn:
         return fmean(float(run[total][-1]) for run in self.runs)
 
 
-def learning_charts(
-    group: Sequence[Cell], styles: Mapping[str, Style] | None = None
-) -> LearningCharts | None:
+def learning_charts(group: Sequence[Cell], styles: Mapping[str, Style]) -> LearningCharts | None:
     """The charts of one environment's cells; None if no trial has two generations.
 
     A curve is made of the done seeds, since the shortest run cuts the others, or of all seeds if
     none is done. The label gives their number. Cells without two generations are left out.
-    ``styles`` are by the names of the cells, by default those of ``assign_styles``.
+    ``styles`` are by the names of the cells.
     """
-    styles = styles or assign_styles({cell.name: cell.algorithm for cell in group})
     some_policy = any(cell.evaluates_policy for cell in group)
     found = [_drawn(cell, styles[cell.name], some_policy) for cell in group]
     drawn = [each for each in found if each]
@@ -142,9 +139,7 @@ def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> di
 
     The returns of a function have a logarithmic axis, since the best possible is 0.
     """
-    steps, seconds = (
-        max(each.spent(total) for each in drawn) for total in ("env_steps", "wall_time_s")
-    )
+    steps, seconds = (max(each.spent(name) for each in drawn) for name in _DRAWN[:2])
     unit, size = next((u for u in TIME_UNITS if seconds >= u[1]), TIME_UNITS[-1])
     over_steps = [each.curve("env_steps") for each in drawn]
     over_time = [each.curve("wall_time_s", size) for each in drawn]

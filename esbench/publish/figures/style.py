@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from esbench.results.cell import Cell
 
 MARK: Final[Any] = {"color": "#888888", "linestyle": ":", "linewidth": 1.2, "zorder": 2}
 NOTE: Final[Any] = {"textcoords": "offset points", "fontsize": 8, "color": "#444444"}
@@ -27,15 +28,8 @@ class Style:
 
 # Okabe & Ito, "Color universal design", 2008, without yellow, which is too light on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE, GRAY = COLORS = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-    "#777777",
-)
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#777777",
+)  # fmt: skip
 WINE: Final = "#882255"  # Tol, "Color schemes", 2021: one more, for a table of nine algorithms
 STYLES: Final = {
     "openai_es": Style(BLUE, "-", "o"),
@@ -89,6 +83,11 @@ def style() -> Iterator[None]:
         yield
 
 
+def cell_styles(cells: Iterable[Cell]) -> dict[str, Style]:
+    """The styles of the lines of cells by their names, whatever the order of the cells."""
+    return assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in cells)))
+
+
 def assign_styles(algorithms: Mapping[str, str]) -> dict[str, Style]:
     """Choose a style for each line, from the label of its algorithm by the name of the line.
 
@@ -111,16 +110,13 @@ def _free_style(name: str, used: Sequence[Style]) -> Style:
     looks = [(style.marker, style.line) for style in used]
     markers, lines = [style.marker for style in used], [style.line for style in used]
     colors = [style.color for style in used]
+    start = number % len(_LOOKS)
     marker, line = min(
-        _rotated(_LOOKS, number),
+        (*_LOOKS[start:], *_LOOKS[:start]),
         key=lambda look: (look in looks, markers.count(look[0]), lines.count(look[1])),
     )
     alike = [style.color for style in used if style.line == line]
-    palette = _rotated(COLORS, number // len(_LOOKS))
+    start = number // len(_LOOKS) % len(COLORS)
+    palette = (*COLORS[start:], *COLORS[:start])
     color = min(palette, key=lambda color: (alike.count(color), colors.count(color)))
     return Style(color, line, marker)
-
-
-def _rotated(items: Sequence[T], start: int) -> list[T]:
-    first = start % len(items)
-    return [*items[first:], *items[:first]]

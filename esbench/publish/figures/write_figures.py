@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import final
 
@@ -17,8 +18,8 @@ from esbench.publish.figures import across
 from esbench.publish.figures.chart import chart_drawing, charts_drawing
 from esbench.publish.figures.drawing import DEFAULT_OUTPUT, DPI, Drawing, Output, Size, wrap_texts
 from esbench.publish.figures.environment_charts import PANELS, Panel, learning_charts, sweep_charts
-from esbench.publish.figures.style import assign_styles, style
-from esbench.results.cell import Cell, cells_named
+from esbench.publish.figures.style import cell_styles, style
+from esbench.results.cell import cells_named
 from esbench.results.sources import read_folder
 
 
@@ -62,34 +63,31 @@ def drawings(
 ) -> dict[str, Drawing]:
     """The figures of ``draw`` by name; UsageError as there."""
     found = read_folder(root)
-    styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
-    everything = {name: list(own) for name, own in itertools.groupby(found, _environment)}
+    styles = cell_styles(found)
     for name in algorithms:
         if not cells_named(found, name):
             raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
+    chosen = found
     if algorithms:
-        chosen = [cell for name in algorithms for cell in cells_named(found, name)]
-        found = [cell for cell in found if cell in chosen]
+        wanted = [cell for name in algorithms for cell in cells_named(found, name)]
+        chosen = [cell for cell in found if cell in wanted]
     drawn = {}
-    for environment, members in itertools.groupby(found, _environment):
-        group, stem = list(members), safe_name(environment)
+    for environment, members in itertools.groupby(found, attrgetter("environment")):
+        everything, stem = list(members), safe_name(environment)
+        group = [cell for cell in everything if cell in chosen]
         if shown := learning_charts(group, styles):
             charts = [shown.panels[panel] for panel in panels]
             drawn[stem] = charts_drawing(environment, charts)
-        for setting, chart in sweep_charts(everything[environment], group).items():
+        for setting, chart in sweep_charts(everything, group).items():
             drawn[f"{stem}-{setting}"] = chart_drawing(chart)
     if not drawn:
         raise UsageError(
             f"nothing to draw in {str(root)!r}: no trial has two generations with a return yet"
         )
     for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
-        if overall := make(found, styles):
+        if overall := make(chosen, styles):
             drawn[name] = chart_drawing(overall)
     return drawn
-
-
-def _environment(cell: Cell) -> str:
-    return cell.environment
 
 
 @final

@@ -31,7 +31,7 @@ from esbench.publish.diagnosis import Diagnosis, diagnose_trial, run_measurement
 from esbench.publish.figures import across
 from esbench.publish.figures.chart import Chart, band_curve
 from esbench.publish.figures.environment_charts import learning_charts, sweep_charts
-from esbench.publish.figures.style import Style, assign_styles
+from esbench.publish.figures.style import Style, cell_styles
 from esbench.publish.html.plotly_chart import make_chart, swatch
 from esbench.publish.tables.render_table import (
     INTERVAL,
@@ -127,7 +127,7 @@ def template(name: str) -> Template:
 def report_contents(root: Path, title: str | None = None) -> Json:
     """What ``page.html`` shows, by the names used there; errors are those of ``write_report``."""
     found, rows = read_folder(root), score_table(root)
-    styles = assign_styles(dict(sorted((cell.name, cell.algorithm) for cell in found)))
+    styles = cell_styles(found)
     diagnoses = [(cell, diagnose_trial(trial)) for cell in found for trial in cell.trials]
     environments = itertools.groupby(found, lambda cell: cell.environment)
     table, totals = sheet(rows), overall(normalized_scores(rows))
