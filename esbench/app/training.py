@@ -202,17 +202,16 @@ def plan(
         >>> esbench.plan("quick", algorithm="openai_es").seconds > 0
         True
     """
-    from esbench.bench.grid_cost import costs, costs_on
+    from esbench.bench.grid_cost import costs
     from esbench.experiment.run_grid import layout_of
 
     show = display or PlainDisplay()
     root, trials = open_trials(grid, options)
-    workers = options.get("workers")
     with engine_choice(options).open() as pool:
         pool.notice = show.warn
         layout = layout_of(trials, pool, options.get("at_once"))
         with show.working("measuring"):
-            found = costs(trials, workers, show.warn) if pool.is_local else costs_on(trials, pool)
+            found = costs(trials, pool)
     return Plan(found, layout, root, _shards(grid, options))
 
 

@@ -87,25 +87,17 @@ class TrialStanding:
     nodes: Json
 
 
-def costs(
-    trials: Sequence[Trial],
-    workers: int | None = None,
-    notice: Callable[[str], None] | None = None,
-) -> list[Cost]:
-    """The cost of each environment of a grid, with speeds measured on this machine.
+def costs(trials: Sequence[Trial], pool: Engine) -> list[Cost]:
+    """The cost of each environment of a grid, with speeds measured on an engine.
 
     The first trial of each policy is measured, without updates. Updates are fast, except for cma_es
     and xnes, whose time grows at least with the square of the number of parameters. More workers
     than cores count as no faster. Errors are those of ``probe``.
     """
-    size = min(WorkerPool(workers).size, usable_cores())
-    with WorkerPool(size) as pool:
-        pool.notice = notice or pool.notice
-        return costs_on(trials, pool)
-
-
-def costs_on(trials: Sequence[Trial], pool: Engine) -> list[Cost]:
-    """``costs``, measured on an open engine; raises the same errors."""
+    if pool.is_local and pool.size > usable_cores():
+        with WorkerPool(usable_cores()) as smaller:
+            smaller.notice = pool.notice
+            return costs(trials, smaller)
     groups: dict[str, dict[str, list[Trial]]] = {}
     for trial in trials:
         labels, spec = trial.labels, trial.spec
@@ -119,8 +111,7 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
     steps, seconds, loading = 0, 0.0, 0.0
     generations: dict[str, int] = {}
     for group in groups:  # one group per policy, and one per agent
-        left = [(trial, *_left(trial)) for trial in group]
-        left = [(trial, count, rows) for trial, count, rows in left if count]
+        left = [(trial, *found) for trial in group if (found := _left(trial))[0]]
         if not left:
             continue
         try:

@@ -120,8 +120,7 @@ def measure(
 def _measure_trial(
     trial: Trial, pool: Engine, seconds: float, rounds: int, after: int
 ) -> Throughput:
-    if trial.spec.policy is None:  # an agent
-        raise UsageError(f"algorithm = {trial.spec.algorithm.name!r}: an agent; expected a search")
+    assert trial.spec.policy is not None
     setup = Setup(trial.spec.environment, trial.spec.policy)
     bare = SimulatorProcesses(setup, pool.size)
     start = time.perf_counter()
@@ -168,22 +167,22 @@ def _shares(trainer: dict[str, float], workers: dict[str, float], count: int) ->
 def _trial(
     environment: str, algorithm: str, population_size: int, overrides: Sequence[str], folder: Path
 ) -> Trial:
-    settings: Table = {} if is_agent(algorithm) else {"population_size": population_size}
+    if is_agent(algorithm):
+        raise UsageError(f"algorithm = {algorithm!r}: an agent; expected a search")
     table: Table = {
         "name": "bench",
         "seeds": [0],
         "environments": [environment],
-        "algorithms": {algorithm: settings},
+        "algorithms": {algorithm: {"population_size": population_size}},
         "budget": {"env_steps": NO_LIMIT},
     }
     grid, source = compose_grid(table, overrides=overrides)
     own = grid.environment.get(environment, {})
     if grid.budget != {"env_steps": NO_LIMIT} or "budget" in own:
         raise UsageError("--set budget...: expected none; each measurement ends with its time")
-    trials = grid_trials(grid, folder, source)
-    if len(trials) != 1:
-        raise UsageError(f"these settings make {len(trials)} trials; expected one")
-    (trial,) = trials
+    trial, *others = grid_trials(grid, folder, source)
+    if others:
+        raise UsageError(f"these settings make {1 + len(others)} trials; expected one")
     # The file of the environment may have a budget too.
     spec = trial.spec.model_copy(update={"budget": BudgetSpec(env_steps=NO_LIMIT)})
     return replace(trial, spec=spec)

@@ -32,7 +32,6 @@ from esbench.grids.grid_file import grid_names, read_grid
 from esbench.grids.trial_spec import trainer_settings
 from esbench.policies.policy import POLICIES
 
-_EXPECTED: Final = "expected an algorithm, an agent, a torch.nn.Module or a behavior"
 NOT_SET: Final = "-"
 REQUIRED: Final = "required"
 
@@ -124,7 +123,10 @@ def kind_with_settings(name: str) -> str:
     if ":" in name:
         found = import_object("algorithm, policy or behavior", name)
         if not inspect.isclass(found):
-            raise UsageError(f"{name!r} is not a class; {_EXPECTED}")
+            raise UsageError(
+                f"{name!r} is not a class; expected an algorithm, an agent, a torch.nn.Module or a "
+                "behavior"
+            )
         if issubclass(found, Behavior):
             return "behaviors"
         return "policies" if _is_module(found) else "algorithms"
@@ -140,7 +142,7 @@ def settings_of(kind: str, name: str) -> list[SettingRow]:
         case "algorithms" | "agents":
             return setting_rows(trainer_settings(name))
         case "policies" if ":" in name:
-            return module_rows(name)
+            return _module_rows(name)
         case "policies":
             return setting_rows(POLICIES.get(name).Settings)
         case "behaviors":
@@ -148,29 +150,21 @@ def settings_of(kind: str, name: str) -> list[SettingRow]:
     raise UsageError(f"{kind} have no --settings; only {', '.join(_PLACES)} have")
 
 
-def module_rows(name: str) -> list[SettingRow]:
-    """The rows of a torch.nn.Module by its import name: its own arguments, then those of all.
-
-    Raises:
-        UsageError: it cannot be imported, or is no torch.nn.Module.
-    """
+def _module_rows(name: str) -> list[SettingRow]:
+    """The rows of a torch.nn.Module by its import name: its own arguments, then those of all."""
     found = import_object("policy", name)
     if not (inspect.isclass(found) and _is_module(found)):
         raise UsageError(f"policy {name!r}: expected a torch.nn.Module class")
-    parameters = list(inspect.signature(found).parameters.values())[2:]  # inputs and outputs
-    own = [
-        SettingRow(
-            each.name,
-            type_text(type(each.default)),  # of an annotation, only text may be known
-            REQUIRED if each.default is each.empty else json.dumps(each.default, default=str),
-            "",
-            "An argument of the constructor.",
-        )
-        for each in parameters
-        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]
+    rows = []
+    for each in list(inspect.signature(found).parameters.values())[2:]:  # inputs and outputs
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            kind = type_text(type(each.default))  # of an annotation, only text may be known
+            default = json.dumps(each.default, default=str)
+            default = REQUIRED if each.default is each.empty else default
+            meaning = "An argument of the constructor."
+            rows.append(SettingRow(each.name, kind, default, "", meaning))
     general = setting_rows(POLICIES.get("module").Settings)
-    return [*own, *(row for row in general if row.name not in ("factory", "arguments"))]
+    return rows + [row for row in general if row.name not in ("factory", "arguments")]
 
 
 def _is_module(cls: type) -> bool:

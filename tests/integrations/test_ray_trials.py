@@ -87,7 +87,7 @@ def test_more_trials_than_nodes_are_stored_here_as_local_ones(
         assert "fell over" in TrialFolder(tmp_path / "there" / bad).error()
     assert list(folder.rglob("*")) == []
     cost = Cost("doubles:Walk-v0", 4, 0, 500, 1000.0, 1.0, {})
-    monkeypatch.setattr("esbench.bench.grid_cost.costs_on", lambda *_: [cost])
+    monkeypatch.setattr("esbench.bench.grid_cost.costs", lambda *_: [cost])
     code, out, _ = esbench("plan", *there, *ray, "--seeds", "2,3")
     assert code == 0
     assert "4 unfinished trials, 2 nodes" in " ".join(out.split())
