@@ -64,11 +64,8 @@ def nested(settings: Table) -> Table:
     """Settings by dotted name as the table of an algorithm."""
     result: Table = {}
     for name, value in settings.items():
-        above, dot, key = name.partition(".")
-        if dot:
-            result.setdefault(above, {})[key] = value
-        else:
-            result[name] = value
+        *above, key = name.split(".", 1)
+        (result.setdefault(above[0], {}) if above else result)[key] = value
     return result
 
 

@@ -189,10 +189,9 @@ class Study:
             for other in self.store.configurations
             if other.number != configuration.number and len(other.rungs) > rung
         ]
-        is_last = rung == len(self.search.rungs) - 1
-        if is_last or objective(scores) == -math.inf:
+        if self.search.rungs[rung] == 1 or objective(scores) == -math.inf:
             self.store.tell(configuration.number, objective(scores))
-        elif configuration.number and is_clearly_worse(scores, others):
+        elif configuration.number and _is_clearly_worse(scores, others):
             self.store.tell(configuration.number, None)
 
 
@@ -212,21 +211,16 @@ def objective(scores: Sequence[float]) -> float:
     return float(iqm(scores)) if np.isfinite(scores).all() else -math.inf
 
 
-def is_clearly_worse(scores: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether the best seed is below the median objective of other configurations at a rung.
-
-    Never with fewer than four others.
-    """
+def _is_clearly_worse(scores: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the best seed is below the median objective of enough others at a rung."""
     return len(others) >= FEWEST_OTHERS and max(scores) < float(np.median(others))
 
 
 def at_rung(budget: BudgetSpec, share: Fraction) -> BudgetSpec:
     """The part of a budget that a rung stands for, rounded up."""
-    limits = {
-        "env_steps": math.ceil(budget.env_steps * share),
-        "generations": budget.generations and math.ceil(budget.generations * share),
-    }
-    return budget.model_copy(update=limits)
+    generations = budget.generations and math.ceil(budget.generations * share)
+    steps = math.ceil(budget.env_steps * share)
+    return budget.model_copy(update={"env_steps": steps, "generations": generations})
 
 
 def open_studies(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from esbench.core.arrays import Floats
 from esbench.core.files import safe_name
 from esbench.core.units import format_steps
 from esbench.publish.figures.drawing import Drawing, Size, add_legend
@@ -52,16 +51,12 @@ def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> None:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     checks = cell.checks
     _draw_scores(above, checks)
-    changes = [check.score_change for check in checks]
-    _draw_levels(above, checks, np.array([check.score_level for check in checks]), changes, signed)
+    _draw_levels(above, checks, "score", signed)
     statistic = cell.episode_statistic
     above.set_ylabel("score" if statistic == "mean" else f"score ({statistic})")
     speeds = np.array([check.speed for check in checks])
     below.plot(np.arange(len(checks)), speeds, ".", color=GRAY, markersize=6, zorder=3)
-    levels, changes = (
-        [getattr(check, name) for check in checks] for name in ("speed_level", "speed_change")
-    )
-    _draw_levels(below, checks, np.array(levels), changes, "{:+.0%}".format)
+    _draw_levels(below, checks, "speed", "{:+.0%}".format)
     below.yaxis.set_major_formatter(lambda value, _: format_steps(value))
     below.set_ylabel("steps / s (CPU)")
     below.margins(y=0.15)
@@ -95,13 +90,11 @@ def _draw_scores(axes: Axes, checks: Sequence[PastCheck]) -> None:
 
 
 def _draw_levels(
-    axes: Axes,
-    checks: Sequence[PastCheck],
-    levels: Floats,
-    changes: Sequence[float],
-    words: Callable[[float], str],
+    axes: Axes, checks: Sequence[PastCheck], name: str, words: Callable[[float], str]
 ) -> None:
     """A horizontal line per level, and before each a dashed one with the change and the commit."""
+    levels = np.array([getattr(check, f"{name}_level") for check in checks])
+    changes = [getattr(check, f"{name}_change") for check in checks]
     starts = [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
     for start, end in pairwise(starts):
         ends = (start - 0.4, end - 0.6)

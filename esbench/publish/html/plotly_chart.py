@@ -31,17 +31,11 @@ DOTTED: Final = {"type": "line", "line": {"color": "var(--muted)", "dash": "dot"
 ACROSS: Final = {"xref": "paper", "x0": 0, "x1": 1}
 UPRIGHT: Final = {"yref": "paper", "y0": 0, "y1": 1}
 SHADED: Final = {
-    "type": "rect",
-    "layer": "below",
-    "fillcolor": "var(--muted)",
-    "opacity": 0.15,
+    "type": "rect", "layer": "below", "fillcolor": "var(--muted)", "opacity": 0.15,
     "line": {"width": 0},
-}
-NOTE: Final = {
-    "font": {"color": "var(--muted)", "size": 11},
-    "showarrow": False,
-    "yanchor": "bottom",
-}
+}  # fmt: skip
+MUTED: Final = {"color": "var(--muted)", "size": 11}
+NOTE: Final = {"font": MUTED, "showarrow": False, "yanchor": "bottom"}
 ABOVE: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
 _PARTIAL: Final = re.compile(r" of \d|unfinished|\N{DAGGER}")
 
@@ -192,19 +186,9 @@ def _band(curve: Curve, chart: Chart) -> list[Json]:
     for part in np.split(known, np.flatnonzero(np.diff(known) > 1) + 1):
         x += [*_numbers(np.concatenate([curve.x[part], curve.x[part[::-1]]])), None]
         y += [*_numbers(np.concatenate([high[part], low[part[::-1]]])), None]
-    return [
-        {
-            "type": "scatter",
-            "mode": "none",
-            "meta": curve.name,
-            "x": x,
-            "y": y,
-            "fill": "toself",
-            "fillcolor": _color(curve.style),
-            "opacity": 0.18,
-            "hoverinfo": "skip",
-        }
-    ]
+    filled = {"fill": "toself", "fillcolor": _color(curve.style), "opacity": 0.18}
+    kind = {"type": "scatter", "mode": "none", "meta": curve.name}
+    return [{**kind, "x": x, "y": y, **filled, "hoverinfo": "skip"}]
 
 
 def _color(style: Style) -> str:

@@ -161,12 +161,8 @@ def _facts(found: Sequence[Cell]) -> dict[str, str]:
     trials = [trial for cell in found for trial in cell.trials]
     statuses = Counter(trial.status for trial in trials)
     spent = [trial.columns("env_steps", "cpu_time_s") for trial in trials]
-    days = sorted(
-        str(item["created"])[:10]
-        for cell in found
-        for item in cell.descriptions
-        if item.get("created")
-    )
+    made = [item.get("created") for cell in found for item in cell.descriptions]
+    days = sorted(str(time)[:10] for time in made if time)
     return {
         "Environments": str(len({cell.environment for cell in found})),
         "Algorithms": str(len({cell.name for cell in found})),
@@ -206,35 +202,26 @@ def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:
 
 
 def _findings(diagnoses: Sequence[tuple[Cell, Diagnosis]], root: Path) -> list[Json]:
-    findings = [
-        {
-            "algorithm": cell.name,
-            "trial": Path(item.trial).relative_to(root).as_posix(),
-            **asdict(finding),
-        }
-        for cell, item in diagnoses
-        for finding in item.findings
-        if finding.level != "ok"
-    ]
+    findings = []
+    for cell, item in diagnoses:
+        about = {"algorithm": cell.name, "trial": Path(item.trial).relative_to(root).as_posix()}
+        findings += [about | asdict(each) for each in item.findings if each.level != "ok"]
     return sorted(findings, key=lambda finding: finding["level"] != "warning")
 
 
 def _cell(cell: Cell, origins: Sequence[Json], root: Path) -> Json:
     spec = {key: value for key, value in cell.spec.items() if key != "seed"}
-    return {
-        "algorithm": cell.name,
-        "name": cell.title,
-        "settings": {key: json.dumps(value) for key, value in flatten(spec).items()},
-        "trials": [
-            {
-                "Seed": str(description["spec"]["seed"]),
-                **_trial(trial),
-                "Made with": str(origins.index(_origin(description)) + 1),
-                "Folder": trial.path.relative_to(root).as_posix(),
-            }
-            for trial, description in zip(cell.trials, cell.descriptions, strict=True)
-        ],
-    }
+    settings = {key: json.dumps(value) for key, value in flatten(spec).items()}
+    trials = [
+        {
+            "Seed": str(description["spec"]["seed"]),
+            **_trial(trial),
+            "Made with": str(origins.index(_origin(description)) + 1),
+            "Folder": trial.path.relative_to(root).as_posix(),
+        }
+        for trial, description in zip(cell.trials, cell.descriptions, strict=True)
+    ]
+    return {"algorithm": cell.name, "name": cell.title, "settings": settings, "trials": trials}
 
 
 def _trial(trial: TrialFolder) -> dict[str, str]:
