@@ -11,8 +11,7 @@ from command_line import python
 
 from esbench import make_trainer
 from esbench.bench import training_speed as bench
-from esbench.bench.simulator_limit import SimulatorLoop
-from esbench.bench.training_speed import PARTS, measure
+from esbench.bench.training_speed import PARTS, SimulatorLoop, measure
 from esbench.core.errors import TrainingError
 from esbench.engine.jobs import EpisodeResult, Task
 from esbench.engine.player import Player

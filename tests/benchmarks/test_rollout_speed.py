@@ -12,7 +12,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import esbench
-from esbench.bench.simulator_limit import SimulatorProcesses
+from esbench.bench.training_speed import SimulatorProcesses
 from esbench.core.cores import usable_cores
 from esbench.experiment.search_trainer import SearchTrainer
 
