@@ -29,9 +29,8 @@ CJK = "\N{CJK UNIFIED IDEOGRAPH-5B66}"
 
 def drawing_of(root: Path, scores: Scores = NO_SCORES, environment: str = "CartPole-v1") -> Drawing:
     found = [replace(c, frozen=scores, environment=environment) for c in read_folder(root)]
-    shown = learning_charts(found, cell_styles(found))
-    assert shown is not None
-    return charts_drawing(environment, list(shown.panels.values()))
+    panels, _ = learning_charts(found, cell_styles(found))
+    return charts_drawing(environment, list(panels.values()))
 
 
 def draw_figure(root: Path, *changes: Any) -> Figure:

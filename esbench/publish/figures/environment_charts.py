@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -40,20 +40,6 @@ PANELS: Final[tuple[Panel, ...]] = ("steps", "time", "rank")
 
 @final
 @dataclass(frozen=True, eq=False)
-class LearningCharts:
-    """The charts of one environment by panel, and the trials drawn by name of the curve.
-
-    A cell whose unperturbed policy was not evaluated has no curve in ``rank``, and its returns are
-    the population's means. Axes end at the steps and the time of the longest cell's training, mean
-    over seeds as in tables; a curve ends at the last policy that was evaluated in every seed.
-    """
-
-    panels: dict[Panel, Chart]
-    trials: dict[str, list[TrialFolder]]
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class _Drawn:
     """A cell with the trials that make its curves, and their rows by column."""
 
@@ -81,18 +67,24 @@ class _Drawn:
         return fmean(float(run[total][-1]) for run in self.runs)
 
 
-def learning_charts(group: Sequence[Cell], styles: Mapping[str, Style]) -> LearningCharts | None:
-    """The charts of one environment's cells; None if no trial has two generations.
+def learning_charts(
+    group: Sequence[Cell], styles: Mapping[str, Style]
+) -> tuple[dict[Panel, Chart], dict[str, list[TrialFolder]]]:
+    """The charts of one environment's cells, and the trials drawn by the name of the curve.
 
-    A curve is made of the done seeds, since the shortest run cuts the others, or of all seeds if
-    none is done. The label gives their number. Cells without two generations are left out.
-    ``styles`` are by the names of the cells.
+    Both are empty if no trial has two generations; cells without are left out. A curve is made of
+    the done seeds, since the shortest run cuts the others, or of all seeds if none is done. The
+    label gives their number. Curves have the ``styles`` of their cells' names.
+
+    A cell whose unperturbed policy was not evaluated has no curve in ``rank``, and its returns are
+    the population's means. Axes end at the steps and the time of the longest cell's training, mean
+    over seeds as in tables; a curve ends at the last policy that was evaluated in every seed.
     """
     some_policy = any(cell.evaluates_policy for cell in group)
     found = [_drawn(cell, styles[cell.name], some_policy) for cell in group]
     drawn = [each for each in found if each]
     if not drawn:
-        return None
+        return {}, {}
     short = [cell.name for cell, each in zip(group, found, strict=True) if not each]
     left_out = f"; too short for a curve: {', '.join(short)}" if short else ""
     ranks = [each.ranks() for each in drawn if each.shows_policy and not each.cell.is_agent]
@@ -112,7 +104,7 @@ def learning_charts(group: Sequence[Cell], styles: Mapping[str, Style]) -> Learn
         is_whole=True,
     )
     panels = {**_return_charts(drawn, shared_scores(group), left_out), "rank": rank}
-    return LearningCharts(panels, {each.cell.name: each.trials for each in drawn})
+    return panels, {each.cell.name: each.trials for each in drawn}
 
 
 def _drawn(cell: Cell, style: Style, some_policy: bool) -> _Drawn | None:
@@ -139,7 +131,8 @@ def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> di
 
     The returns of a function have a logarithmic axis, since the best possible is 0.
     """
-    steps, seconds = (max(each.spent(name) for each in drawn) for name in _DRAWN[:2])
+    steps = max(each.spent("env_steps") for each in drawn)
+    seconds = max(each.spent("wall_time_s") for each in drawn)
     unit, size = next((u for u in TIME_UNITS if seconds >= u[1]), TIME_UNITS[-1])
     over_steps = [each.curve("env_steps") for each in drawn]
     over_time = [each.curve("wall_time_s", size) for each in drawn]
@@ -150,28 +143,27 @@ def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> di
         label += f"\n(log scale up to {power_of_ten(nearest)})"
     ends = [float(curve.x[-1]) for curve in over_time]
     slow = max(ends) >= SLOWEST * min(ends)
-
-    def chart(x_label: str, curves: list[Curve], low: float, end: float, log_x: bool) -> Chart:
-        return Chart(
-            title=_one_line(label) + left_out,
-            x_label=x_label,
-            y_label=label,
-            curves=curves,
-            reading=_reading(curves) + left_out,
-            levels=levels,
-            nearest_zero=nearest,
-            x_range=(low, 1.02 * end),
-            log_x=log_x,
-            is_whole=x_label == STEPS,
-        )
-
     end = seconds / size
-    time_label = f"wall-clock time ({unit})" + "\n(log scale)" * slow
-    low = min(ends) / SLOWEST if slow else -0.02 * end
-    return {
-        "steps": chart(STEPS, over_steps, -0.02 * steps, steps, log_x=False),
-        "time": chart(time_label, over_time, low, end, log_x=slow),
-    }
+    over = Chart(
+        title=_one_line(label) + left_out,
+        x_label=STEPS,
+        y_label=label,
+        curves=over_steps,
+        reading=_reading(over_steps) + left_out,
+        levels=levels,
+        nearest_zero=nearest,
+        x_range=(-0.02 * steps, 1.02 * steps),
+        is_whole=True,
+    )
+    timed = replace(
+        over,
+        x_label=f"wall-clock time ({unit})" + "\n(log scale)" * slow,
+        curves=over_time,
+        x_range=(min(ends) / SLOWEST if slow else -0.02 * end, 1.02 * end),
+        log_x=slow,
+        is_whole=False,
+    )
+    return {"steps": over, "time": timed}
 
 
 def _return_label(drawn: Sequence[_Drawn]) -> str:

@@ -75,9 +75,9 @@ def drawings(
     for environment, members in itertools.groupby(found, attrgetter("environment")):
         everything, stem = list(members), safe_name(environment)
         group = [cell for cell in everything if cell in chosen]
-        if shown := learning_charts(group, styles):
-            charts = [shown.panels[panel] for panel in panels]
-            drawn[stem] = charts_drawing(environment, charts)
+        charts, _ = learning_charts(group, styles)
+        if charts:
+            drawn[stem] = charts_drawing(environment, [charts[panel] for panel in panels])
         for setting, chart in sweep_charts(everything, group).items():
             drawn[f"{stem}-{setting}"] = chart_drawing(chart)
     if not drawn:

@@ -269,10 +269,11 @@ def _environment_charts(group: Sequence[Cell], styles: Mapping[str, Style]) -> J
     """
     learning: list[Chart] = []
     health: list[Chart] = []
-    if shown := learning_charts(group, styles):
-        runs = {name: list(map(run_measurements, own)) for name, own in shown.trials.items()}
-        learning = [shown.panels["steps"], shown.panels["time"]]
-        if (rank := shown.panels["rank"]).curves:
+    panels, trials = learning_charts(group, styles)
+    if panels:
+        runs = {name: list(map(run_measurements, own)) for name, own in trials.items()}
+        learning = [panels["steps"], panels["time"]]
+        if (rank := panels["rank"]).curves:
             bands = [_chance(runs[curve.name]) for curve in rank.curves]
             chance = min(low for low, _ in bands), max(high for _, high in bands)
             learning.append(replace(rank, chance=chance, levels=()))
