@@ -202,9 +202,12 @@ def _health(diagnoses: Sequence[tuple[Cell, Diagnosis]]) -> str:
 
 
 def _findings(diagnoses: Sequence[tuple[Cell, Diagnosis]], root: Path) -> list[Json]:
-    findings = []
+    findings: list[Json] = []
     for cell, item in diagnoses:
-        about = {"algorithm": cell.name, "trial": Path(item.trial).relative_to(root).as_posix()}
+        about: Json = {
+            "algorithm": cell.name,
+            "trial": Path(item.trial).relative_to(root).as_posix(),
+        }
         findings += [about | asdict(each) for each in item.findings if each.level != "ok"]
     return sorted(findings, key=lambda finding: finding["level"] != "warning")
 
@@ -278,7 +281,8 @@ def _environment_charts(group: Sequence[Cell], styles: Mapping[str, Style]) -> J
             chance = min(low for low, _ in bands), max(high for _, high in bands)
             learning.append(replace(rank, chance=chance, levels=()))
         health = _health_charts(runs, styles)
-    charts = {"sweeps": sweep_charts(group).values(), "learning": learning, "health": health}
+    sweeps = list(sweep_charts(group).values())
+    charts = {"sweeps": sweeps, "learning": learning, "health": health}
     made = {kind: list(map(make_chart, own)) for kind, own in charts.items()}
     return {"name": group[0].environment, **made}
 
