@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
 import os
 import subprocess
@@ -15,7 +16,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
@@ -252,24 +252,33 @@ def as_gif(frames: Iterable[Frame], fps: float) -> bytes:
 def as_mp4(frames: Iterable[Frame], fps: float) -> bytes:
     """An H.264 video in a format that browsers play; a UsageError if ffmpeg is missing or fails."""
     program = ffmpeg_program()
+    even = map(_even, frames)
+    first = next(even)
+    given = f"-f rawvideo -pix_fmt rgb24 -s {first.shape[1]}x{first.shape[0]} -r {fps} -i -".split()
+    coded = f"-an -c:v libx264 -pix_fmt yuv420p -crf {X264_CRF}".split()
     with tempfile.TemporaryDirectory(prefix="esbench-") as folder:
-        raw, path = Path(folder) / "frames", Path(folder) / "video.mp4"
-        with raw.open("wb") as file:
-            for frame in frames:
-                height, width = frame.shape[:2]
-                # H.264 needs even sizes, so an odd one repeats its last line.
-                even = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
-                file.write(np.ascontiguousarray(even).data)
-        size = f"{even.shape[1]}x{even.shape[0]}"
-        given = f"-f rawvideo -pix_fmt rgb24 -s {size} -r {fps} -i".split()
-        coded = f"-an -c:v libx264 -pix_fmt yuv420p -crf {X264_CRF}".split()
+        path = Path(folder) / "video.mp4"
+        command = [program, "-v", "error", "-y", *given, *coded, str(path)]
         # The writer of imageio_ffmpeg forks; libraries with threads (JAX) warn of that.
-        command = [program, "-v", "error", "-y", *given, str(raw), *coded, str(path)]
-        done = subprocess.run(command, capture_output=True, check=False)
-        if done.returncode:
-            reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdin is not None
+            for frame in itertools.chain([first], even):
+                with contextlib.suppress(BrokenPipeError):  # the exit code tells
+                    process.stdin.write(frame.data)
+            _, errors = process.communicate()
+        if process.returncode:
+            reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
             raise UsageError(f"ffmpeg failed ({reason}); write a .gif instead")
         return path.read_bytes()
+
+
+def _even(frame: Frame) -> Frame:
+    """A frame of even sizes, as H.264 needs them: an odd one repeats its last line."""
+    height, width = frame.shape[:2]
+    padded = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+    return np.ascontiguousarray(padded)
 
 
 FORMATS: Final[dict[str, tuple[Writer, float]]] = {
@@ -292,7 +301,7 @@ def gif_durations(frames: int, fps: float) -> list[int]:
     30, 40 ... ms, so no frame is late by more than half a hundredth and the sum is right.
     """
     ends = [round(100 * frame / fps) for frame in range(frames + 1)]
-    return [10 * max(1, end - start) for start, end in pairwise(ends)]
+    return [10 * max(1, end - start) for start, end in itertools.pairwise(ends)]
 
 
 # Fastest first. EGL uses a GPU if there is one.
