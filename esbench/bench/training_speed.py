@@ -357,7 +357,7 @@ class SimulatorProcesses:
                 raise TrainingError("a process of the simulator loop died")
             if isinstance(answer, str):
                 raise TrainingError(f"the simulator loop failed: {answer}")
-        return sum(answers)
+        return float(sum(answers))
 
 
 def _main(parent: Parent, setup: Setup, share: slice) -> None:

@@ -44,8 +44,8 @@ def target_ecdf(group: Sequence[Cell], styles: Mapping[str, Style]) -> Chart | N
             runs = [run for run in found if run.done] or found
             targets = even_targets(cell.random_score, cell.reference_score)
             totals = [run.first_totals(targets, costs=("env_steps",)) for run in runs]
-            times = [own["env_steps"] for own in totals]
-            pairs.append((cell, list(zip(runs, times, strict=True))))
+            reached = [own["env_steps"] for own in totals]
+            pairs.append((cell, list(zip(runs, reached, strict=True))))
     if not pairs:
         return None
     longest = max(_spent(run) for _, own in pairs for run, _ in own)
