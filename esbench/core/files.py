@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import os
@@ -100,14 +101,15 @@ def read_text(path: Path) -> str:
         UsageError: it is not in UTF-8, or as ``read_bytes``.
     """
     data = read_bytes(path)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(
-            f"{path}: not readable as UTF-8: line {line} has the byte 0x{data[error.start]:02x}; "
-            "expected it saved in UTF-8"
-        ) from None
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or 0 in data[:4]:
+        found = "it is in UTF-16 or UTF-32"
+    else:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            found = f"line {line} has the byte 0x{data[error.start]:02x}, as in Latin-1"
+    raise UsageError(f"{path}: not readable as UTF-8: {found}; expected it saved in UTF-8")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

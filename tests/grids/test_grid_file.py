@@ -75,7 +75,10 @@ JSON_TEXT = '{"format": 9,\r\n"command": "é", "cells": []}'
 ENCODINGS = {
     "utf-8": "",
     "utf-8-sig": "",  # with a byte-order mark
-    "utf-16": "line 1 has the byte 0xff",
+    "utf-16": "it is in UTF-16",
+    "utf-16-le": "it is in UTF-16",
+    "utf-16-be": "it is in UTF-16",
+    "utf-32": "it is in UTF-16 or UTF-32",
     "latin-1": "line [12] has the byte 0xe9",
     "cp1252": "line [12] has the byte 0xe9",
 }
