@@ -78,6 +78,10 @@ def test_a_process_that_loaded_numpy_with_other_instructions_warns_and_records_n
     assert (code, "import esbench first" in err) == (1, True)
 
 
+def test_a_user_can_have_the_bits_and_the_speed_of_the_processor() -> None:
+    assert printed("-c", ARITHMETIC, **{processor.NATIVE: "1"}) == {}
+
+
 @pytest.mark.parametrize(
     ("version", "names"),
     [

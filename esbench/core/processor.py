@@ -3,7 +3,7 @@
 NumPy, OpenBLAS, torch, MKL and oneDNN hold several variants of their code, which round in different
 ways, and choose one by the processor when they are loaded. Environment variables fix the choice.
 ``import esbench`` sets them, for this process if NumPy is not loaded yet, and for those that it
-starts. Other processors, such as ARM, choose by themselves.
+starts. With ``ESBENCH_NATIVE=1`` and on other processors, such as ARM, the libraries choose.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ VARIANTS: Final = {
     "MKL_CBWR": "COMPATIBLE",  # its other variants depend on the vendor
 }
 NEEDED: Final = frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
+NATIVE: Final = "ESBENCH_NATIVE"  # faster networks in torch, and bits of this processor
 BEYOND: Final = "X86_V4 AVX512_ICL AVX512_SPR"  # NumPy warns of names that it does not know
 BEYOND_BEFORE_2_4: Final = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 
@@ -44,8 +45,8 @@ def cpu_info(key: str) -> str:
 
 
 def fix_variants() -> None:
-    """Set the variables, unless the processor lacks the instructions; see the module."""
-    if {*cpu_info("flags").split()} >= NEEDED:
+    """Set the variables, unless the user wants none or the processor lacks the instructions."""
+    if not os.environ.get(NATIVE) and {*cpu_info("flags").split()} >= NEEDED:
         os.environ.update(VARIANTS)
         os.environ["NPY_DISABLE_CPU_FEATURES"] = BEYOND_BEFORE_2_4 if _old_numpy() else BEYOND
         os.environ.pop("NPY_ENABLE_CPU_FEATURES", None)  # NumPy refuses both
