@@ -138,12 +138,14 @@ def creator(spec: EnvSpec) -> Callable[..., Any]:
 def only_in_a_module(environment_id: str) -> str | None:
     """The module that must be named, if a name without one is known by luck.
 
-    It is registered because the module was imported for another name.
+    It is registered because the module was imported for another name, or is an old name of the
+    ALE, which other libraries import.
     """
     first = next(iter(_registrations(environment_id).values()), None)
-    if first is None or not first.asked_for or environment_id.startswith("ALE/"):
+    if first is None or environment_id.startswith("ALE/"):
         return None
-    return first.module
+    package = _root(_module(first.spec))
+    return first.module if first.asked_for or package == "ale_py" else None
 
 
 def _module(spec: EnvSpec) -> str:

@@ -202,7 +202,9 @@ def test_one_name_of_two_modules_is_trained_as_two_environments(
         ("HalfCheeta-v5", "HalfCheetah-v5"),
     ],
 )
-def test_the_nearest_name_is_of_the_same_environment(name: str, nearest: str) -> None:
+@pytest.mark.parametrize("library", ["math", "ale_py"])  # the ALE registers old names when imported
+def test_the_nearest_name_is_of_the_same_environment(name: str, nearest: str, library: str) -> None:
+    gymnasium.register_envs(importlib.import_module(library))
     assert nearest_name(name) == f"did you mean {nearest!r}?"
     assert "esbench list" in nearest_name("xxxxxxxxxxxxxxxx")
     with pytest.raises(UsageError, match=f"did you mean '{nearest}'"):
