@@ -220,10 +220,10 @@ REFUSED = {
     "bench --env CartPole-v1 --set seeds=[0,1]": "2 trials",
     "small --env CartPole-v7": "unknown environment 'CartPole-v7'; did you mean",
     # Nearer to an environment that is not of this package.
-    "small --env doubles:Walker2d-v0": "did you mean 'Walk-v0'",
+    "small --env doubles:Walker2d-v0": "did you mean 'doubles:Walk-v0'",
     f"small --set {ADAM}.beta=1": r"optimizer adam: unknown key beta \(= 1\); .* 'betas'",
     f"small --out {__file__}": "test_cli.py is a file",
-    "small --out /dev/null/out": "cannot write /dev/null/out",
+    "small --out /dev/null/out": "/dev/null is a file; expected a folder",
     "list --settings mpl": "unknown algorithm, agent, policy or behavior 'mpl'; did you mean 'mlp'",
 }
 
