@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Final, TextIO, final
 
 STANDARD: Final = (0, 1, 2)
-# Held to change environment variables for a while, and to copy all of them.
+# Held by a thread that changes environment variables for a while, or copies them.
 ENVIRON: Final = threading.RLock()
 PATIENCE: Final = 5.0  # seconds for the threads and child processes that user code has left
 

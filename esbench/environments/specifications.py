@@ -30,7 +30,7 @@ class Registration:
     """A specification and the module that registers it.
 
     Attributes:
-        module: the module that was imported then. If nobody noted it, that of the entry point.
+        module: the module that was imported then; if that is not known, that of the entry point.
         noted: whether the registration was seen, because esbench was imported before it.
         asked_for: whether esbench imported the module, for a name with this module in it.
     """

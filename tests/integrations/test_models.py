@@ -48,7 +48,7 @@ SPACES: dict[str, Space] = {
 
 
 class Recall(gymnasium.Env[Any, Any]):
-    """Shows numbers, of which the first step has the largest; rewards depend on all actions."""
+    """Observations are numbers, the largest ones first; rewards depend on all actions."""
 
     def __init__(self, acts: str = "choice", seen: str = "vector") -> None:
         self.action_space = SPACES[acts]

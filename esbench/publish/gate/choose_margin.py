@@ -38,7 +38,7 @@ SPLITS: Final = 500  # of each permutation test
 
 
 def suggestions(baseline: Baseline) -> list[tuple[str, int, Floats]]:
-    """Each cell and each of ``SEEDS``, with the margins that checks with so many seeds need.
+    """For each cell and each of ``SEEDS``, the margins that checks with so many seeds need.
 
     UsageError if a cell has too few seeds.
     """

@@ -123,9 +123,14 @@ def grouped(notes: Iterable[tuple[str, str]]) -> list[str]:
 
 def left_out(seeds: Iterable[int]) -> list[str]:
     """A note on what the IQM leaves out, from the number of seeds of each row."""
-    cuts = {number: int(TRIMMED * number) for number in sorted({*seeds}, reverse=True) if number}
-    texts = [f"{cut or 'none'} of {number}" for number, cut in cuts.items()]
-    return [f"IQM: leaves out, at each end, {', '.join(texts)} seeds."] * bool(texts)
+    rows: dict[int, list[str]] = {}
+    for number in sorted({*seeds} - {0}, reverse=True):
+        rows.setdefault(int(TRIMMED * number), []).append(str(number))
+    texts = []
+    for cut, numbers in rows.items():
+        what = f"the best {cut} and the worst {cut}" if cut else "none"
+        texts.append(f"{what} of {' or '.join(numbers)} seeds")
+    return [f"IQM: leaves out {', '.join(texts)}."] * bool(texts)
 
 
 def seeds_notes(seeds: Sequence[int]) -> list[str]:
