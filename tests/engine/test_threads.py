@@ -97,8 +97,8 @@ def test_numerical_libraries_of_workers_use_one_thread(
 
 
 def test_trials_in_several_threads_are_those_of_one(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(NETWORK)
-    network = {"template": "mine:Network"}
+    (tmp_path / "threaded.py").write_text(NETWORK)
+    network = {"template": "threaded:Network"}
     ppo = {"n_steps": 64, "n_envs": 1, "batch_size": 64}
     trials = [
         *(("snes", {"seed": seed, "population_size": 6}) for seed in range(2)),
