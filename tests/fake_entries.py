@@ -15,7 +15,7 @@ from esbench.publish.leaderboard.entries import BestSoFar, Entry, EntryCurves, E
 from esbench.results.baselines import FrozenCell, FrozenTrial
 from esbench.results.statistics.estimates import tail_mean
 from esbench.results.statistics.quantile_bounds import QUANTILES
-from esbench.store.provenance import Origin
+from esbench.store.origin import Origin
 
 POINTS = 20
 

@@ -336,6 +336,7 @@ VERDICT_STYLES: Final = {
 def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
     """Print the contents of a baseline, whose margins were chosen for a power or given."""
     from esbench.publish.gate.render_check import judged_notes
+    from esbench.results.baselines import NO_DIGESTS
 
     cells = baseline.to_cells()
     table = plain_table("cell", "seeds", "mean", "random", "reference", "margin")
@@ -359,6 +360,8 @@ def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
     for cell in cells:
         if cell.diverged:
             show(f"{cell.title}: {counted(cell.diverged, 'run')} diverged, counted as the worst.")
+        if mixed := sum(not run.digests[0] for run in cell.runs):
+            show(f"{cell.title}: {counted(mixed, 'seed')} without digests: {NO_DIGESTS}.")
     sources = dict.fromkeys((cell.environment, cell.reference_source) for cell in baseline.cells)
     for environment, source in sources:
         show(f"Reference of {environment}: {source}.")

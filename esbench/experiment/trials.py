@@ -21,6 +21,7 @@ from esbench.grids.shards import divide, parse_shard, planned_cost
 from esbench.grids.trial_spec import DEFAULT_LABEL, StartSpec, TrialSpec, cell_name
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.origin import mixture
 from esbench.store.provenance import changed_since, command, now
 from esbench.store.trial_folder import Status, TrialFolder
 
@@ -107,6 +108,8 @@ class Trial:
         history = folder.begin(self.spec, description, self.extend, self.record_members)
         self.record_scores()
         notes = [f"started with {other}"] if (other := self.changed_code) else []
+        if code := mixture([folder.description()]).get("esbench"):
+            notes.append(f"trained by esbench {code}")
         if late and history:
             notes.append(f"members recorded from generation {len(history) + 1}")
         return Start(history, folder.load_checkpoint(), folder.records_members, notes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, final
 
 from esbench.core.errors import UsageError, UserCodeError, require_finite, require_integer, shown
+from esbench.core.json_text import Json
 from esbench.core.registry import import_object
 from esbench.core.settings import MOST
 from esbench.experiment.trials import Trial
@@ -94,16 +95,19 @@ class TargetReturn:
         self._recent = [*self._recent, record.center_return][-self.window :]
         mean = sum(self._recent) / len(self._recent)
         if len(self._recent) == self.window and mean >= self.target:
-            return Stop(f"{self._reason} (mean {mean:.1f})")
+            return Stop(f"{self.reason}mean {mean:.1f})")
         return None
 
-    def stopped(self, reason: str) -> bool:
-        """Whether this is the reason of a stop at this target."""
-        return reason.startswith(f"{self._reason} (")
-
     @property
-    def _reason(self) -> str:
-        return f"the center's return reached {self.target:g}"
+    def reason(self) -> str:
+        """How the reason of a stop at this target begins."""
+        return f"the center's return reached {self.target:g} ("
+
+
+def at_target(spec: Json, stopped: str | None) -> bool:
+    """Whether training has stopped because it reached the target of its budget."""
+    target = spec["budget"]["target_return"]
+    return target is not None and (stopped or "").startswith(TargetReturn(target).reason)
 
 
 Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]

@@ -26,6 +26,7 @@ from esbench.results.statistics.health import (
     findings,
 )
 from esbench.store.find_trials import find_trials
+from esbench.store.origin import differences_within
 from esbench.store.trial_folder import Status, TrialFolder
 
 VARY: Final = "give the environment random starts or, in an Atari game, sticky actions"
@@ -93,6 +94,8 @@ def diagnose_trial(folder: TrialFolder) -> Diagnosis:
     found = _findings_of_one_limit(run, folder)
     if folder.is_done and (kind := variety(folder.result())) != "varied":
         found.append(_equal_episodes(folder.result(), kind))
+    if parts := differences_within(description):
+        found.append(HealthFinding("mixed", "note", f"It was trained with {'; '.join(parts)}."))
     if folder.status == "failed":
         found.append(HealthFinding("failed", "warning", f"It failed: {folder.last_error_line}"))
     steps = folder.columns("env_steps")["env_steps"]

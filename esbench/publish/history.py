@@ -24,7 +24,7 @@ from esbench.publish.tables import render_table
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.results.statistics.significance import CHANGE_LEVEL, change_points
-from esbench.store.provenance import changes, origin_of
+from esbench.store.origin import changes, origin_of
 
 CHECK_FORMAT: Final = 1  # of the files of ``esbench check --json``
 EXPECTED: Final = "expected files of 'esbench check --json' by this version, and no other JSON"

@@ -20,14 +20,13 @@ from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
-from esbench.experiment.watchers import Stop
+from esbench.experiment.watchers import Stop, at_target
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.leaderboard.entries import (
     PLAYED,
     TRAINED,
     Entry,
     EntryRun,
-    at_target,
     run_summary,
 )
 from esbench.publish.verification import (
@@ -44,7 +43,8 @@ from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance import changed_code, changes, origin_of, provenance
+from esbench.store.origin import changed_code, changes, is_same_esbench, origin_of
+from esbench.store.provenance import provenance
 from esbench.store.trial_folder import TrialFolder
 
 IN_ROWS: Final = (
@@ -53,9 +53,7 @@ IN_ROWS: Final = (
     "center_rank", "non_finite", "episode_length_mean",
 )  # fmt: skip
 """The columns of stored rows that follow from what was played."""
-SAME_COMMIT: Final = (
-    "commit, versions and processor are the recorded ones, so every bit must be equal"
-)
+SAME_CODE: Final = "code, versions and processor are the recorded ones, so every bit must be equal"
 _ROUNDING: Final = 1e-9  # another processor may add in another order
 
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
@@ -156,15 +154,14 @@ def _verification(cell: RecordedCell, reruns: Sequence[Rerun], problem: str) -> 
     """What reruns say without a test; ``problem`` is why others have failed."""
     made = provenance(cell.cell.trial_spec(0))  # now that its environment is registered
     here, runs = origin_of(made), cell.cell.runs
-    phrases = [phrase for run in runs for phrase in changes(run.origin, here)]
+    phrases = [phrase for run in runs for phrase in changes(run.origin, here, itself=True)]
     code = [changed_code(run.description, made["own_code"]) for run in runs]
     changed = tuple(dict.fromkeys([*phrases, *itertools.chain(*code)]))
     different = any(rerun.parts_at is not None or rerun.edited for rerun in reruns)
     refuted = contradiction(reruns)
-    same_commit = {run.origin.git_commit for run in runs} == {here.git_commit}
-    is_clean = not (here.git_commit or "+").endswith("+")
-    if different and cell.entry and not changed and same_commit and is_clean:
-        refuted = refuted or SAME_COMMIT
+    same = all(is_same_esbench(run.origin, here) for run in runs)
+    if different and cell.entry and not changed and same:
+        refuted = refuted or SAME_CODE
     failed = RerunOutcome.FAILED if problem else RerunOutcome.IDENTICAL
     return Verification(
         name=cell.name,

@@ -29,13 +29,15 @@ from esbench.results.sources import done_cells
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
 from esbench.results.statistics.judgment import MARGIN
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
+from esbench.store.origin import Origin, differences_within, place_in
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance import Origin, changed_since, now, place_in, was_mixed
+from esbench.store.provenance import changed_since, now
 from esbench.store.stored_json import StoredSpec
 
 FORMAT: Final = 1
 RANDOM_EPISODES: Final = 100
 OWN_MEAN: Final = "the baseline's own mean"
+NO_DIGESTS: Final = "code, versions or processor changed during training"
 EXPECTED: Final = "a file of 'esbench baseline'"
 
 
@@ -44,7 +46,8 @@ class FrozenTrial(Settings):
     """One training seed, with its score (null if not finite) and digests of its generations.
 
     The score is the episode statistic of the cell. A trial that was resumed under other versions
-    has no first digests. ``origin`` is an index into the origins of the baseline.
+    has no first digests. ``origin`` is an index into the origins of the baseline. ``stopped`` is
+    why training ended before its budget.
     """
 
     seed: Seed
@@ -52,6 +55,7 @@ class FrozenTrial(Settings):
     first_digests: tuple[str, ...] = ()
     last_digest: str | None = None
     origin: Annotated[int, Field(ge=0)] = 0
+    stopped: Annotated[str | None, Field(exclude_if=lambda reason: reason is None)] = None
 
 
 @final
@@ -108,6 +112,7 @@ class FrozenCell(Settings):
                 },
                 known_scores={self.episode_statistic: trial.score},
                 known_digests=(trial.first_digests, trial.last_digest),
+                stopped=trial.stopped,
             )
             for trial in self.trials
         )
@@ -190,9 +195,10 @@ def freeze_cell(
         FrozenTrial(
             seed=run.seed,
             score=run.scored(statistic),
-            first_digests=() if was_mixed(run.description) else run.digests[0],
+            first_digests=() if differences_within(run.description) else run.digests[0],
             last_digest=run.digests[1],
             origin=place_in(origins, run.origin),
+            stopped=run.stopped,
         )
         for run in cell.runs
     )

@@ -29,7 +29,7 @@ from esbench.results.statistics.estimates import (
 )
 from esbench.results.statistics.judgment import MARGIN
 from esbench.results.statistics.significance import Standing, standings
-from esbench.store.provenance import mixture
+from esbench.store.origin import mixture
 from esbench.store.trial_folder import TrialFolder
 
 TOLERATED: Final = 0.05  # of a budget; an update of an agent may need many steps
@@ -149,7 +149,7 @@ class Cell(NamedCell):
     @property
     def mixture(self) -> tuple[str, ...]:
         """Packages with several versions among the runs, as "numpy 2.3 and 2.4"."""
-        return tuple(mixture(self.descriptions))
+        return tuple(map(" ".join, mixture(self.descriptions).items()))
 
     @property
     def evaluates_policy(self) -> bool:

@@ -16,7 +16,7 @@ from esbench.core.json_text import Json
 from esbench.core.units import format_number
 from esbench.results.statistics.curves import WINDOW, first_totals, mean_return, policy_returns
 from esbench.results.statistics.estimates import EpisodeStatistic, tail_mean
-from esbench.store.provenance import Origin, origin_of
+from esbench.store.origin import Origin, origin_of
 from esbench.store.trial_folder import Status, TrialFolder
 
 Variety: TypeAlias = Literal["varied", "equal", "one"]

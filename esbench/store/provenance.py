@@ -1,4 +1,4 @@
-"""Records what a result depends on besides its specification, and compares it with another one."""
+"""Records what a result depends on besides its specification."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final, final
-
-from pydantic import Field
+from typing import Any, Final
 
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
@@ -29,151 +27,21 @@ from esbench.core.escape import printable, without_passwords
 from esbench.core.json_text import Json
 from esbench.core.processor import arithmetic, cpu_info
 from esbench.core.registry import DISTRIBUTION, Registry
-from esbench.core.settings import Settings, Table, parse
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.environments.specifications import module_of
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.policy import POLICIES
-
-NO_DIGEST_DEPENDS_ON: Final = frozenset({"esbench", "scipy", "safetensors"})
-
-
-@final
-class Origin(Settings):
-    """What trials were made with."""
-
-    versions: dict[str, str | None] = Field(default_factory=dict)
-    hardware: Table = Field(default_factory=dict)
-    git_commit: str | None = None
-    own_code: Annotated[Table, Field(exclude_if=lambda code: not code)] = Field(
-        default_factory=dict
-    )
-
-
-def origin_of(description: Json) -> Origin:
-    """What a trial was begun with, from its ``trial.json``."""
-    values = {key: description[key] for key in Origin.model_fields if description.get(key)}
-    return parse(Origin, values, "trial.json")
-
-
-def place_in(origins: list[Origin], origin: Origin) -> int:
-    """The index of an origin, which is appended if the list lacks it."""
-    if origin not in origins:
-        origins.append(origin)
-    return origins.index(origin)
-
-
-def was_mixed(description: Json) -> bool:
-    """Whether a trial was resumed under other versions or hardware, or played by mixed nodes."""
-    if description.get("mixed"):
-        return True
-    first, *resumed = _parts(description)
-    return any(
-        part.get("versions") != first.get("versions")
-        or changed_code(first, user_code_of(part))
-        or _other_processor(first, part)
-        for part in resumed
-    )
-
-
-def mixture(descriptions: Sequence[Json]) -> list[str]:
-    """One phrase per package with several versions among the trials: "numpy 2.3 and 2.4".
-
-    The user's own code counts as a package. Packages that no digest depends on are left out.
-    """
-    found: dict[str, dict[str, None]] = {}
-    for part in (part for description in descriptions for part in _parts(description)):
-        for package, used in (_versions_of(part) | user_code_of(part)).items():
-            if used and package not in NO_DIGEST_DEPENDS_ON:
-                found.setdefault(package, {})[str(used)] = None
-    several = {package: versions for package, versions in found.items() if len(versions) > 1}
-    return [f"{package} {' and '.join(versions)}" for package, versions in several.items()]
-
-
-def changes(before: Origin, here: Origin) -> list[str]:
-    """One phrase per change that may change digests although esbench is the same.
-
-    Packages that only one side has are left out, since no trial that ran on the other needs them.
-    """
-    phrases = [
-        f"{package} {theirs} then, {mine} now"
-        for package, theirs in before.versions.items()
-        if package not in NO_DIGEST_DEPENDS_ON
-        and theirs
-        and (mine := here.versions.get(package))
-        and theirs != mine
-    ]
-    then, now = _machine(before), _machine(here)
-    phrases += [
-        f"{what} {then[what] or '?'} then, {now[what] or '?'} now"
-        for what in then
-        if what in now and then[what] != now[what]
-    ]
-    had, has = (set(str(o.hardware.get("instructions", "")).split()) for o in (before, here))
-    if "libm" not in then.keys() | now.keys() and had and has and had != has:
-        phrases.append(f"processor with other instructions ({' '.join(sorted(had ^ has))})")
-    return phrases
-
-
-def user_code_of(description: Json) -> dict[str, Any]:
-    """The versions of user code in ``trial.json``.
-
-    They explain a difference but do not excuse it: a change in the user's algorithm or environment
-    is what the gate must detect.
-    """
-    return description.get("own_code") or {}
-
-
-def changed_code(description: Json, here: dict[str, Any]) -> list[str]:
-    """One phrase per part of user code that is not the same here."""
-    return [
-        f"{name} {then} then, {here[name]} now"
-        for name, then in user_code_of(description).items()
-        if here.get(name, then) != then
-    ]
-
-
-def all_own_code(description: Json) -> list[tuple[str, str]]:
-    """The user code that a trial was begun and resumed with, without what ``changes`` compares."""
-    every = _versions_of(description)
-    return [
-        (name, str(version))
-        for part in _parts(description)
-        for name, version in user_code_of(part).items()
-        if name not in every
-    ]
-
-
-def _parts(description: Json) -> list[Json]:
-    """The records of a trial's begin and of every time it was resumed."""
-    return [description, *(description.get("resumed_with") or [])]
-
-
-def _versions_of(description: Json) -> dict[str, Any]:
-    return description.get("versions") or {}
-
-
-def _other_processor(first: Json, part: Json) -> bool:
-    before, after = (Origin(hardware=each.get("hardware") or {}) for each in (first, part))
-    return bool(after.hardware and changes(before, after))
-
-
-def _machine(origin: Origin) -> dict[str, str]:
-    """What bits depend on besides packages: any processor of the baseline is the same."""
-    arithmetic = origin.hardware.get("arithmetic")
-    cpu, platform = (str(origin.hardware.get(key, "")) for key in ("cpu", "platform"))
-    library = platform.partition("-with-")[2]  # without the kernel
-    own = arithmetic if isinstance(arithmetic, dict) else {"processor": cpu}
-    return {"C library": library, **{name: str(value) for name, value in own.items()}}
-
+from esbench.store.origin import CODE, DIGITS, all_own_code
 
 PACKAGES: Final = (
     *("torch", "gymnasium", "mujoco", "ale-py", "numpy", "scipy"),
     *("cmaes", "evotorch", "evosax", "jax", "safetensors"),
 )
-_DIGITS: Final = 12
 OWN_FILES: Final = "sha256:"  # begins the version of own files, which are not installed
+_ITSELF: Final = Path(__file__).resolve().parents[1]
+NOT_IN_TRAINING: Final = frozenset({"app", "bench", "cli", "publish", "tuning", "video"})
+"""The folders of esbench that training does not import."""
 _ALWAYS_RECORDED: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
@@ -184,6 +52,7 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "esbench": _package_version(DISTRIBUTION),
+            CODE: _digest(_ITSELF / "__init__.py", without=NOT_IN_TRAINING),
             **{name: _package_version(name) for name in PACKAGES},
         },
         "own_code": {} if spec is None else user_code(spec),
@@ -235,9 +104,10 @@ def _package_version(package: str) -> str | None:
     return None
 
 
+@cache
 def _git_commit() -> str | None:
     """The commit of the checkout that esbench runs from, as ``commit_of``."""
-    folder = Path(__file__).resolve().parents[2]
+    folder = _ITSELF.parent
     return commit_of(folder, ("esbench", "envs"))[0] if (folder / ".git").exists() else None
 
 
@@ -371,11 +241,12 @@ def _distributions() -> dict[str, list[str]]:
 
 
 @cache
-def _digest(path: Path) -> str:
-    """The version of a module's file, or of all Python files of a package."""
+def _digest(path: Path, without: frozenset[str] = frozenset()) -> str:
+    """The version of a module's file, or of all Python files of a package but some folders."""
     digest, files = hashlib.sha256(), [path]
     if path.name == "__init__.py":
         files = sorted(each for each in path.parent.rglob("*.py") if each.is_file())
+        files = [each for each in files if each.relative_to(path.parent).parts[0] not in without]
     try:
         for each in files:
             content = each.read_bytes()
@@ -383,7 +254,7 @@ def _digest(path: Path) -> str:
             digest.update(f"{name} {len(content)}\n".encode() + content)
     except OSError as error:
         return f"not readable ({error.strerror})"
-    return f"{OWN_FILES}{digest.hexdigest()[:_DIGITS]}"
+    return f"{OWN_FILES}{digest.hexdigest()[:DIGITS]}"
 
 
 def now() -> str:

@@ -93,6 +93,14 @@ def _schema(keys: dict[str, Any]) -> type[msgspec.Struct]:
 _Versions: TypeAlias = dict[str, str | None] | None
 _Numbers: TypeAlias = list[float | None]
 
+_TRAINED: Final = {
+    "versions?": _Versions,
+    "own_code?": _Versions,
+    "hardware?": dict[str, Any] | None,
+    "git_commit?": str | None,
+}
+_Trained: Final = _schema(_TRAINED)
+
 StoredSpec: Final = _schema(
     {
         "algorithm": {"name": str, "settings": dict[str, Any]},
@@ -117,17 +125,14 @@ StoredDescription: Final = _schema(  # trial.json
     {
         "spec": StoredSpec,
         "labels": {"environment": str, "algorithm": str, "policy": str},
-        "versions?": _Versions,
-        "own_code?": _Versions,
-        "hardware?": dict[str, Any] | None,
-        "git_commit?": str | None,
+        **_TRAINED,
         "command?": str | None,
         "created?": str | None,
         "scores?": dict[str, Any] | None,
         "inherited?": list[str],
         "defaults?": list[str],
         "workers?": int | None,
-        "resumed_with?": list[dict[str, Any]],
+        "resumed_with?": list[_Trained],  # type: ignore[valid-type]
         "extended?": list[dict[str, Any]],
     }
 )

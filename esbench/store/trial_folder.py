@@ -223,8 +223,8 @@ class TrialFolder:
         """Prepare the folder for appending rows, and return the rows up to the checkpoint.
 
         Later rows, which are computed again, and the temporary files of killed processes are
-        dropped. If versions, user code, the hardware or the number of workers have
-        changed, ``resumed_with`` records it.
+        dropped. If rows are kept, and versions, the commit, user code, the hardware or the number
+        of workers have changed, ``resumed_with`` records it.
 
         With ``record_members``, the members' data of the next generations are stored too. Once
         recording has begun, later runs continue it without the option.
@@ -247,7 +247,7 @@ class TrialFolder:
         if self.is_smaller(spec):
             self._extend(spec, description, len(rows))
         self._spec = spec.as_json()
-        self._describe(spec, description)
+        self._describe(spec, description, is_resumed=bool(rows))
         with disk_errors(self.path):
             for folder in (self.path, self.path / "checkpoint", self.path / KEPT):
                 remove_temporaries(folder)
@@ -333,12 +333,12 @@ class TrialFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_stored(self.path / name, content)
 
-    def _describe(self, spec: TrialSpec, description: Json) -> None:
-        if self.has_begun:
+    def _describe(self, spec: TrialSpec, description: Json, is_resumed: bool) -> None:
+        if self.has_begun and is_resumed:
             content = self.description()
             resumed: list[Json] = content.get("resumed_with", [])
             latest = [content, *resumed][-1]
-            compared = ("versions", "own_code", "hardware", "workers")
+            compared = ("versions", "git_commit", "own_code", "hardware", "workers")
             if all(latest.get(key) == description.get(key) for key in compared):
                 return
             again = {key: description.get(key) for key in ("created", *compared, "command")}

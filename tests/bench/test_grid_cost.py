@@ -12,7 +12,7 @@ from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.provenance import was_mixed
+from esbench.store.origin import differences_within
 
 
 def costs_of(trials: Sequence[Trial], workers: int) -> list[Cost]:
@@ -139,7 +139,7 @@ def test_the_nodes_of_a_running_trial_are_shown(esbench: Run, tmp_path: Path) ->
         _, printed, _ = esbench("status", *options, "--env-steps", "1000")
     for fact in ("10.0.0.7", "64", "123 k", "32", "3 nodes", "41 episodes"):
         assert fact in printed
-    assert was_mixed(trial.folder.description())
+    assert differences_within(trial.folder.description())
 
 
 @pytest.mark.parametrize("env_steps", [50, 400])

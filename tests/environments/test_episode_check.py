@@ -152,7 +152,7 @@ def test_an_environment_is_checked_once_and_not_after_a_resume(
         check_trials([first, second, exact], pool)
         assert sent == [first.spec.environment.id] * 2
         with first.folder.locked():
-            first.folder.begin(first.spec, {})
+            first.folder.begin(first.spec, {"labels": first.labels})
         check_trials([first], pool)
         assert len(sent) == 2
         check(pool, first.spec.environment)

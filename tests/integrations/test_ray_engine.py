@@ -22,7 +22,7 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.integrations import ray_cluster, ray_nodes
-from esbench.store.provenance import was_mixed
+from esbench.store.origin import differences_within
 
 Spec = Callable[..., TrialSpec]
 ALGORITHMS = "openai_es", "cma_es", "nsra_es", "eggroll"
@@ -187,7 +187,7 @@ def test_a_node_that_differs_is_refused_or_marks_the_trial(
     assert not list(tmp_path.rglob("metrics.jsonl"))
     assert esbench("run", *GRID, *ray, "--allow-mixed")[0] == 0
     (file,) = tmp_path.rglob("trial.json")
-    assert was_mixed(json.loads(file.read_text()))
+    assert differences_within(json.loads(file.read_text()))
     assert "numpy 0.0.7 here" in file.read_text()
 
 

@@ -13,6 +13,7 @@ from esbench.core.errors import UsageError
 from esbench.publish.gate.check import check
 from esbench.results.baselines import OWN_MEAN, freeze, read_baseline, write_baseline
 from esbench.results.statistics.judgment import GateRules
+from esbench.store.origin import CODE
 
 Change = Callable[[Path], object]
 
@@ -81,11 +82,16 @@ def test_without_frozen_numbers_random_actions_are_measured_and_the_mean_is_the_
     assert cell.random_score != cell.reference_score
 
 
-def test_a_run_of_mixed_versions_is_frozen_without_digests(tmp_path: Path) -> None:
+def test_a_run_of_mixed_versions_is_frozen_without_digests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_scores(tmp_path, [100.0])
-    resumed = [{"versions": {"numpy": "0"}}]
-    edit(tmp_path, "trial.json", lambda content: content.update(resumed_with=resumed))
-    assert freeze(tmp_path, "").cells[0].trials[0].first_digests == ()
+    first, *resumed = [{"versions": {CODE: f"sha256:{part}"}} for part in range(2)]
+    edit(tmp_path, "trial.json", lambda content: content.update(**first, resumed_with=resumed))
+    frozen = freeze(tmp_path, "")
+    assert frozen.cells[0].trials[0].first_digests == ()
+    print_baseline(frozen, tmp_path / "b.json", None)
+    assert "openai_es on CartPole-v1: 1 seed without digests" in capsys.readouterr().out
 
 
 def fail_one(root: Path) -> None:

@@ -57,6 +57,7 @@ from esbench.publish.leaderboard.table import (
 )
 from esbench.publish.tables.render_table import records
 from esbench.results.cell import Cell
+from esbench.store.origin import CODE
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 
@@ -239,6 +240,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "other returns": (raise_returns, "final policy scores"),
     "digest of the rows": (lambda trial: set_digest(trial, 0), "ffff"),
     "steps": (changed("result.json", env_steps=10), "10"),
+    "code": (
+        changed("trial.json", resumed_with=[{"versions": {CODE: "sha256:1"}}]),
+        "trained by esbench .* and sha256:1",
+    ),
     "another policy": (change_policy, "final policy scores"),
     "no checkpoint": (lambda trial: shutil.rmtree(trial / "checkpoint"), "no checkpoint"),
     "older checkpoint": (

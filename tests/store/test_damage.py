@@ -30,7 +30,7 @@ def trial(tmp_path: Path) -> Trial:
     (made,) = make_trials(tmp_path / "out", seeds=[0])
     write_trial(made, make_records([1.0, 2.0, 3.0]), parameters=4)
     with made.folder.locked():
-        made.folder.begin(made.spec, {})
+        made.folder.begin(made.spec, {"labels": made.labels})
         progress = {"generation": ROWS}
         made.folder.keep({"algorithm": {"center": np.ones(4)}, "progress": progress})
         made.folder.checkpoint({"algorithm": {"center": np.full(4, 2.0)}, "progress": progress})
@@ -179,7 +179,7 @@ def test_damage_is_named_and_nothing_is_written(trial: Trial, number: int) -> No
     if name not in {"best.json", "result.json"}:
         (trial.folder.path / "result.json").rename(trial.folder.path / "scored")
         with pytest.raises(DamagedTrialError, match=f"{name} is damaged"):
-            trial.folder.begin(trial.spec, {})
+            trial.folder.begin(trial.spec, {"labels": trial.labels})
         (trial.folder.path / "scored").rename(trial.folder.path / "result.json")
     assert files(trial.folder.path) == before
 

@@ -99,7 +99,7 @@ def test_what_only_the_shorter_trial_has_kept_is_added(tmp_path: Path, merges: l
     out = tmp_path / "out"
     (short,), (long,) = write(tmp_path / "short", [0], 2, None), write(tmp_path / "longer", [0], 3)
     with short.folder.locked():
-        short.folder.begin(short.spec, {})
+        short.folder.begin(short.spec, {"labels": short.labels})
         state = {"algorithm": {"center": np.ones(2)}, "progress": {"generation": 2}}
         short.folder.keep(state)
     rows = long.folder.path / "metrics.jsonl"  # as of another run, which took longer
@@ -163,7 +163,7 @@ def test_trials_that_run_are_neither_read_nor_written(
     (other,) = write(a, [0], *source)
     if kept:
         with other.folder.locked():
-            other.folder.begin(other.spec, {})
+            other.folder.begin(other.spec, {"labels": other.labels})
             other.folder.keep({"algorithm": {}, "progress": {"generation": kept}})
     before = without_locks(tmp_path)
     runs = {"source": other, "there": mine}.get(running)

@@ -5,10 +5,12 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,15 +20,15 @@ from command_line import Run, finished
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store import provenance as module
+from esbench.store.origin import CODE, Origin, differences_within, is_same_esbench, mixture
 from esbench.store.provenance import (
+    NOT_IN_TRAINING,
     PACKAGES,
     code_here,
     commit_of,
     importable_code,
-    mixture,
     provenance,
     user_code,
-    was_mixed,
 )
 
 MakeSpec = Callable[..., TrialSpec]
@@ -248,27 +250,86 @@ def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Pa
     assert check() == (3, True)  # the second half of seed 1 is of other code
 
 
-def test_a_trial_that_is_resumed_under_other_code_says_so(
-    own: Path, make_trial: Callable[..., Trial]
+OLD = {"versions": {"esbench": "0.3.0", "numpy": "2"}, "git_commit": "0" * 40}
+NEW = {"versions": {"esbench": "0.3.0", "numpy": "2", CODE: "sha256:1"}, "git_commit": "1" * 40}
+
+
+def with_versions(part: dict[str, Any], **changes: str) -> dict[str, Any]:
+    return {**part, "versions": {**part["versions"], **changes}}
+
+
+@pytest.mark.parametrize(
+    ("parts", "several"),
+    [
+        ([NEW], {}),
+        ([NEW, {**NEW, "git_commit": "2" * 40}], {}),  # of documentation
+        ([NEW, with_versions(NEW, scipy="2", safetensors="2")], {}),
+        ([NEW, {}], {}),  # unknown
+        ([NEW, with_versions(NEW, numpy="3")], {"numpy": "2 and 3"}),
+        (
+            [NEW, NEW, {**with_versions(NEW, **{CODE: "sha256:2"}), "git_commit": "2" * 40 + "+"}],
+            {"esbench": f"sha256:1 (commit {'1' * 12}) and sha256:2 (commit {'2' * 12}+)"},
+        ),
+        ([OLD, OLD], {}),
+        ([OLD, NEW], {"esbench": f"0.3.0 (commit {'0' * 12}) and sha256:1 (commit {'1' * 12})"}),
+        ([{"own_code": {"mine": "1"}}, {"own_code": {"mine": "2"}}], {"mine": "1 and 2"}),
+        ([{"own_code": {"mine": "1"}}, {"own_code": {"other": "2"}}], {}),
+    ],
+)
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_a_mixture_has_every_version_that_digests_depend_on(
+    parts: list[dict[str, Any]], several: dict[str, str], is_resumed: bool
 ) -> None:
-    trial = make_trial("holding:Hold-v0")
+    first, *others = parts
+    resumed = {**first, "resumed_with": others}
+    assert mixture([resumed] if is_resumed else parts) == several
+    assert differences_within(resumed) == [" ".join(item) for item in several.items()]
+
+
+@pytest.mark.parametrize(
+    ("before", "here", "same"),
+    [
+        (NEW, {**NEW, "git_commit": None}, True),
+        (NEW, with_versions(NEW, **{CODE: "sha256:2"}), False),
+        (OLD, {**NEW, "git_commit": "0" * 40}, True),
+        (OLD, NEW, False),
+        ({**OLD, "git_commit": "0+"}, {**NEW, "git_commit": "0+"}, False),
+        ({**OLD, "git_commit": None}, {**NEW, "git_commit": None}, False),
+    ],
+)
+def test_the_code_of_esbench_is_known_by_its_files_or_a_clean_commit(
+    before: dict[str, Any], here: dict[str, Any], same: bool
+) -> None:
+    assert is_same_esbench(Origin(**before), Origin(**here)) is same
+
+
+def test_the_code_of_esbench_is_what_training_imports(tmp_path: Path) -> None:
+    for name in ("__init__.py", "core/a.py", "publish/b.py", "data.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+
+    def version_after(name: str) -> str:
+        (tmp_path / name).write_text("2")
+        new_process()
+        return module._digest(tmp_path / "__init__.py", without=NOT_IN_TRAINING)
+
+    before = version_after("data.json")
+    assert version_after("publish/b.py") == before
+    assert version_after("core/a.py") != before
+    layers = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    (order,) = (c["layers"] for c in layers["tool"]["importlinter"]["contracts"] if "layers" in c)
+    above = order[: order.index("experiment")]
+    assert {name for line in above for name in line.split(" | ")} == NOT_IN_TRAINING
+
+
+def test_only_parts_that_have_left_rows_count(make_trial: Callable[..., Trial]) -> None:
+    trial = make_trial()
     trial.folder.path.mkdir(parents=True)
-    about = {"labels": trial.labels, "versions": {"numpy": "2"}, "workers": 1}
-    ours, theirs = {"own_code": user_code(trial.spec)}, {"own_code": {own.stem: "sha256:0"}}
-    trial.folder.begin(trial.spec, about | ours)
-    trial.folder.begin(trial.spec, about | ours)
-    description = trial.folder.description()
-    assert "resumed_with" not in description
-    assert not was_mixed(description)
-    assert mixture([description]) == []
-    trial.folder.begin(trial.spec, about | theirs)
+    for part in (OLD, NEW):  # the first one was killed before its first checkpoint
+        trial.folder.begin(trial.spec, {"labels": trial.labels, **part})
     trial.folder.close()
     description = trial.folder.description()
-    assert len(description["resumed_with"]) == 1
-    assert was_mixed(description)
-    assert mixture([description]) == [f"holding {ours['own_code']['holding']} and sha256:0"]
-    older = {key: value for key, value in description.items() if key != "own_code"}
-    assert not was_mixed(older)  # unknown
+    assert (description["git_commit"], "resumed_with" in description) == ("1" * 40, False)
 
 
 PROGRAM = """
@@ -306,7 +367,7 @@ def test_the_command_says_how_it_was_started_also_in_the_process_of_a_trial(
 
 def test_every_package_has_a_version() -> None:
     content = provenance()
-    assert set(content["versions"]) == {"python", "esbench", *PACKAGES}
+    assert set(content["versions"]) == {"python", "esbench", CODE, *PACKAGES}
     assert all(content["versions"].values())
     assert content["hardware"]["cores"] == os.cpu_count()
     info = Path("/proc/cpuinfo")

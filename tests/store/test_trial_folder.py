@@ -196,16 +196,16 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     ("key", "values"),
     [
         ("versions", [({"numpy": "1"}, 1), ({"numpy": "1"}, 1), ({"numpy": "2"}, 2)]),
+        ("git_commit", [("a", 1), ("a", 1), ("b", 2)]),
         ("own_code", [({"mine": "sha256:0"}, 1), ({"mine": "sha256:0"}, 1), ({}, 2)]),
         ("hardware", [({"cpu": "1"}, 1), ({"cpu": "1"}, 1), ({"cpu": "2"}, 2)]),
         ("workers", [(1, 1), (1, 1), (2, 2), (None, 3)]),
     ],
 )
 def test_going_on_with_something_else_is_recorded(
-    begin: Begin, make_trial: Make, key: str, values: list[tuple[Any, int]]
+    saved: TrialFolder, make_trial: Make, key: str, values: list[tuple[Any, int]]
 ) -> None:
-    trial = make_trial()
-    folder = begin(trial)
+    folder, trial = saved, make_trial()
     before = folder.description()
     for value, expected in values:
         folder.begin(trial.spec, {key: value, "command": "again"})
@@ -226,7 +226,7 @@ def test_status_follows_the_life_of_a_trial(make_trial: Make) -> None:
     seen.append(folder.status)
     folder.fail("Traceback: it broke\n")
     seen.append(folder.status)
-    folder.begin(trial.spec, {})
+    folder.begin(trial.spec, {"labels": trial.labels})
     folder.close()
     seen.append(folder.status)
     folder.finish({"score": 1.0})

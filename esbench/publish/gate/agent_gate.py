@@ -41,7 +41,8 @@ from esbench.results.statistics.judgment import (
     seeds_to_fail,
 )
 from esbench.results.statistics.significance import OMNIBUS
-from esbench.store.provenance import now, origin_of, place_in, provenance
+from esbench.store.origin import origin_of, place_in
+from esbench.store.provenance import now, provenance
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
 GIVEN: Final = "given by the test"  # the source of a reference score

@@ -12,21 +12,22 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.units import counted
+from esbench.experiment.watchers import at_target
 from esbench.grids.trial_spec import differences
-from esbench.results.baselines import changed_code_of, without_settings
+from esbench.results.baselines import NO_DIGESTS, changed_code_of, without_settings
 from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.sources import unfinished
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
 from esbench.results.statistics.judgment import Judgment, Sample, Verdict
-from esbench.store.provenance import (
+from esbench.store.origin import (
     all_own_code,
     changed_code,
     changes,
-    code_here,
+    differences_within,
     user_code_of,
-    was_mixed,
 )
+from esbench.store.provenance import code_here
 
 
 class DigestResult(StrEnum):
@@ -191,33 +192,38 @@ def _digests(frozen: Cell, cell: Cell) -> tuple[DigestResult, str]:
             if not has_all:
                 reasons.append(f"seed {run.seed} is not in the baseline")
         elif not before.digests[0]:
-            reasons.append(f"seed {run.seed} has no digests in the baseline")
-        elif was_mixed(run.description):
-            reasons.append(
-                f"seed {run.seed} was resumed under other versions, or played by nodes that differ"
-            )
+            reasons.append(f"seed {run.seed} has no digests in the baseline: {NO_DIGESTS}")
+        elif within := differences_within(run.description):
+            reasons.append(f"seed {run.seed} was trained with {'; '.join(within)}")
         elif other := changes(before.origin, run.origin):
             reasons.append("; ".join(other))
-        elif where := _first_difference(before, run, frozen.statistic):
+        elif (where := _first_difference(before, run, frozen.statistic)) is None:
+            same += 1
+        elif not where:
+            reasons.append(f"seed {run.seed} was stopped by a callback")
+        else:
             code = changed_code(before.description, user_code_of(run.description))
             detail = "".join(f"; changed: {each}" for each in code)
             return DigestResult.CHANGED, f"seed {run.seed} {where}{detail}"
-        else:
-            same += 1
     if reasons:
         return DigestResult.NOT_COMPARABLE, reasons[0]
     return DigestResult.IDENTICAL, counted(same, "seed")
 
 
-def _first_difference(before: Run, now: Run, statistic: EpisodeStatistic) -> str:
-    """Where a run differs from that of the baseline; empty if it is the same."""
+def _first_difference(before: Run, now: Run, statistic: EpisodeStatistic) -> str | None:
+    """Where a run differs from that of the baseline, or None.
+
+    Empty if a callback has stopped one of them, so that only the first digests can be compared.
+    """
     (first_before, last_before), (first, last) = before.digests, now.digests
     pairs = enumerate(zip(first_before, first, strict=False), start=1)
     for generation, (theirs, ours) in pairs:
         if theirs != ours:
             return f"differs from generation {generation} on"
     if last != last_before:
-        return f"differs after generation {len(first_before)}"
+        spec = now.description["spec"]
+        is_cut = any(run.stopped and not at_target(spec, run.stopped) for run in (before, now))
+        return "" if is_cut else f"differs after generation {len(first_before)}"
     if now.scored(statistic) != before.scored(statistic):
         return "has the same digests and another score"
-    return ""
+    return None

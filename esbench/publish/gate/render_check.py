@@ -26,7 +26,8 @@ from esbench.publish.tables.render_table import Sheet
 from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
-from esbench.store.provenance import Origin, commit_of, now, place_in, was_mixed
+from esbench.store.origin import Origin, differences_within, place_in
+from esbench.store.provenance import commit_of, now
 
 MARKS: Final = {
     Verdict.NO_WORSE: "✅",
@@ -70,7 +71,9 @@ def sentence(cell: CellReport) -> str:
     if cell.verdict is Verdict.NO_WORSE and cell.digests is DigestResult.IDENTICAL:
         words = f"identical bits, {cell.digests_detail}"
     elif cell.verdict is Verdict.NO_WORSE and cell.has_same_scores:
-        words = "other bits, and the same score of every seed"
+        words = "the same score of every seed"
+        if cell.digests is DigestResult.CHANGED:
+            words += ", from other bits"
     else:
         words = judgment_text(cell.looks[-1])
     return f"{words}; {cell.reason}" if cell.reason else words
@@ -263,7 +266,7 @@ def _json_cell(cell: CellReport) -> Json:
         "scores": cell.scores.tolist(),
         "speeds": [run.env_steps / run.cpu_time_s if run.cpu_time_s > 0 else None for run in runs],
         "last_digests": [
-            None if was_mixed(run.description) else run.folder.result().get("digest")
+            None if differences_within(run.description) else run.folder.result().get("digest")
             for run in runs
         ],
         "origins": [origin.model_dump(mode="json") for origin in origins],

@@ -49,8 +49,8 @@ from esbench.results.statistics.curves import GENERATION_POINTS, generation_curv
 from esbench.results.statistics.estimates import Overall, overall
 from esbench.results.statistics.generations import uniform_curve_band
 from esbench.results.statistics.health import RunMeasurements
+from esbench.store.origin import user_code_of
 from esbench.store.outputs import require_suffix, write_bytes
-from esbench.store.provenance import user_code_of
 from esbench.store.trial_folder import Status, TrialFolder
 
 if TYPE_CHECKING:

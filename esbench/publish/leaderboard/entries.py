@@ -23,7 +23,7 @@ from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, Table, parse
-from esbench.experiment.watchers import TargetReturn
+from esbench.experiment.watchers import at_target
 from esbench.grids.trial_spec import DEFAULT_LABEL, trainer_names
 from esbench.results.baselines import FrozenCell
 from esbench.results.cell import Cell, variant_of
@@ -32,7 +32,7 @@ from esbench.results.statistics.curves import Band, at_start, curve_band, policy
 from esbench.results.statistics.estimates import MIN_RUNS, tail_mean, tail_size
 from esbench.results.statistics.quantile_bounds import QUANTILES, is_mean, mean_bounds
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.provenance import Origin
+from esbench.store.origin import Origin
 
 FORMAT: Final = 2
 FILE_VARIANT_DIGITS: Final = 8
@@ -224,12 +224,6 @@ def spaced_generations(count: int) -> list[int]:
         return [*range(1, count + 1)]
     later = np.geomspace(FIRST, count, DIGESTS - FIRST + 1)
     return sorted({*range(1, FIRST), *(round(each) for each in later)})
-
-
-def at_target(spec: Json, stopped: str | None) -> bool:
-    """Whether training has stopped because it reached the target of its budget."""
-    target = spec["budget"]["target_return"]
-    return target is not None and TargetReturn(target).stopped(stopped or "")
 
 
 def why_unrepeatable(spec: Json, seed: int, stopped: str | None) -> str:

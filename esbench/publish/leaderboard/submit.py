@@ -34,17 +34,17 @@ from esbench.results.cell import Cell
 from esbench.results.sources import done_cells
 from esbench.results.statistics.curves import align, on_grid
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.outputs import only_writer, write_bytes
-from esbench.store.provenance import (
-    OWN_FILES,
+from esbench.store.origin import (
     Origin,
     changes,
+    differences_within,
+    mixture,
     origin_of,
     place_in,
-    provenance,
     user_code_of,
-    was_mixed,
 )
+from esbench.store.outputs import only_writer, write_bytes
+from esbench.store.provenance import OWN_FILES, provenance
 from esbench.store.trial_folder import TrialFolder
 
 CURVE_POINTS: Final = 50
@@ -93,8 +93,8 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
         check_trial(trial, pool)
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
-    # Those in ``EntryRun.digests`` are enough.
-    trials = tuple(each.model_copy(update={"first_digests": ()}) for each in frozen.trials)
+    in_run = {"first_digests": (), "stopped": None}  # which ``EntryRun`` has
+    trials = tuple(each.model_copy(update=in_run) for each in frozen.trials)
     code = {k: str(v) for each in cell.descriptions for k, v in user_code_of(each).items()}
     commands = dict.fromkeys(
         command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
@@ -143,6 +143,8 @@ def check_trial(trial: TrialFolder, pool: Engine) -> None:
     spec, result, description = trial.spec(), trial.result(), trial.description()
     if reason := why_unrepeatable(description["spec"], spec.seed, result.get("stopped")):
         raise UsageError(f"{trial.path} {reason}; expected a trial that others can train again")
+    if code := mixture([description]).get("esbench"):
+        raise UsageError(f"{trial.path} was trained by esbench {code}; expected one of them")
     returns, rows = result.get("returns") or [], trial.records()
     if result["score"] is None or None in returns:
         raise UsageError(f"{trial.path}: the score is not finite; expected finite returns")
@@ -188,7 +190,8 @@ def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> None:
             f"{trial.path}: the checkpoint is of generation {scored.generation}; expected the last"
         )
     here = origin_of(provenance(spec))  # now that its environment is registered
-    if not (scored.identical or was_mixed(description) or changes(origin_of(description), here)):
+    excused = differences_within(description) or changes(origin_of(description), here)
+    if not scored.identical and not excused:
         raise UsageError(
             f"{trial.path}: the final policy scores {scored.score.mean:g} in the held-out episodes "
             f"on the versions and the processor of training; expected {scored.recorded:g} and the "

@@ -100,7 +100,7 @@ def _of_row(row: Cell) -> Iterator[str]:
     if row.scores_differ:
         yield "trials record different scores of random policy or reference. The first count."
     if row.mixture:
-        yield f"seeds of different code: {'; '.join(row.mixture)}."
+        yield f"trained with different code: {'; '.join(row.mixture)}."
     if row.is_agent:
         yield "an agent of another library or of your own. The same seed may give other bits."
     if row.overspent > TOLERATED:
