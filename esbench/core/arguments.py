@@ -40,6 +40,8 @@ def plain(value: Any, key: str = "", own: bool = False) -> Any:
     if own and type(value) is tuple:
         return {TUPLE: [plain(each, key, own) for each in value]}
     if isinstance(value, list) or (isinstance(value, tuple) and not own):
+        if {*map(type, value)} == {float} and all(map(math.isfinite, value)):
+            return [*value]  # the curves of a leaderboard are long
         return [plain(each, key, own) for each in value]
     if isinstance(value, Path) and not own:
         return str(value)
