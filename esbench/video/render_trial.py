@@ -182,7 +182,7 @@ def _stage(environment: EnvironmentSpec) -> Iterator[Environment]:
             without_screen(plain),
             contextlib.closing(made({**environment.kwargs, "render_mode": MODE})) as env,
         ):
-            draw_lightly(env, environment.kwargs)
+            prepare_drawing(env, environment.kwargs)
             yield env
 
 
@@ -362,14 +362,19 @@ def is_mujoco(env: gymnasium.Env[Any, Any]) -> bool:
     return module is not None and isinstance(env.unwrapped, module.MujocoEnv)
 
 
-def draw_lightly(env: gymnasium.Env[Any, Any], kwargs: dict[str, Any]) -> None:
-    """Make a MuJoCo environment render small images without shadows, which is faster.
+def prepare_drawing(env: gymnasium.Env[Any, Any], kwargs: dict[str, Any]) -> None:
+    """Make a MuJoCo environment draw small images without shadows, in which the robot stays.
 
-    Call it before the first image. A size in ``kwargs`` is kept.
+    Gymnasium's camera does not move; that of the model is named "track". Call it before the first
+    image. A size or a camera in ``kwargs`` is kept.
     """
     if not is_mujoco(env):
         return
     inner: Any = env.unwrapped
     inner.model.vis.quality.shadowsize = inner.model.vis.quality.offsamples = 0
+    renderer = inner.mujoco_renderer
     if "width" not in kwargs and "height" not in kwargs:
-        inner.mujoco_renderer.width = inner.mujoco_renderer.height = SIZE
+        renderer.width = renderer.height = SIZE
+    cameras = [inner.model.camera(index).name for index in range(inner.model.ncam)]
+    if "track" in cameras and not {"camera_id", "camera_name", "default_camera_config"} & {*kwargs}:
+        renderer.camera_id = cameras.index("track")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 from command_line import Run
@@ -21,8 +22,10 @@ from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.units import format_number
 from esbench.engine.worker_pool import WorkerPool
+from esbench.environments.simulator_log import silenced
 from esbench.experiment.stored_trainer import evaluate_trial, keep_best
 from esbench.experiment.trials import Trial
+from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.video import render_trial as module
 from esbench.video.render_trial import Rendered, outputs, render_trial
 
@@ -115,6 +118,23 @@ def test_the_return_is_the_recorded_one_of_the_episode(
     assert len(shown) > 1
     assert all(picture.std() > 1 for picture in shown)  # none is blank
     assert any((picture != shown[0]).any() for picture in shown)
+
+
+@pytest.mark.parametrize("name", ["HalfCheetah-v5", "Ant-v5", "Swimmer-v5", "Hopper-v5"])
+def test_a_robot_that_has_walked_away_is_in_the_picture(name: str) -> None:
+    require(module.offscreen_opengl() is not None, "an OpenGL without a screen (EGL or OSMesa)")
+    with silenced(), module._stage(EnvironmentSpec(id=name)) as made:
+        env: Any = made
+        env.reset(seed=0)
+        env.render()
+        model, data = env.unwrapped.model, env.unwrapped.data
+        data.qpos[0] += 30.0
+        mujoco.mj_forward(model, data)
+        frame = env.render().astype(int)
+        robot = model.geom_bodyid > 0
+        model.geom_rgba[robot, 3], model.geom_matid[robot] = 0.0, -1  # invisible
+        differs = (abs(env.render() - frame) > 8).any(axis=-1)
+        assert differs.mean() > 0.02
 
 
 def test_the_film_has_every_other_frame_and_may_be_cut(make_trial: Make, pool: WorkerPool) -> None:
