@@ -15,5 +15,5 @@ def program() -> None:
 
 if __name__ == "__main__":  # worker processes import this module too
     if not sys.flags.safe_path:  # a file of the current folder may have the name of a module
-        sys.path.append(sys.path.pop(0))
+        del sys.path[0]
     program()

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from esbench import cli
+from esbench.core.user_code import FOLDERS
 
 Run: TypeAlias = Callable[..., tuple[int, str, str]]
 """The fixture ``esbench``: ``esbench ARGUMENTS`` gives exit code, stdout and stderr."""
@@ -27,6 +28,7 @@ def working_in(folder: Path) -> Iterator[None]:
         patch.setattr(sys, "path", list(sys.path))
         patch.setattr(sys, "argv", list(sys.argv))
         yield
+    FOLDERS.clear()
     signal.signal(signal.SIGTERM, before)
 
 

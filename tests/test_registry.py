@@ -12,7 +12,8 @@ from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core import registry as registry_module
 from esbench.core.errors import UsageError
-from esbench.core.registry import Registry, import_object
+from esbench.core.registry import Registry
+from esbench.core.user_code import import_object
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.grids.trial_spec import trainer_settings
@@ -217,14 +218,14 @@ def test_a_class_of_a_script_is_found_by_other_processes(tmp_path: Path, start: 
     assert list(stored["own_code"]) == ["train"]
     if start == ["train.py"]:
         place = "out/CartPole-v1/openai_es/seed-0"
-        code, out, err = finished("-m", "esbench", "eval", place, cwd=tmp_path)
+        code, out, err = finished("-m", "esbench", "eval", place, "--trust", cwd=tmp_path)
         assert (code, err, "mean" in out) == (0, "", True)
 
 
 SHADOWED = """
 import sys
 sys.path.append(sys.path.pop(0))
-from esbench.core.registry import import_name
+from esbench.core.user_code import import_name
 class Net: pass
 print(import_name('policy', Net))
 """

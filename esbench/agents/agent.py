@@ -26,8 +26,9 @@ from esbench.core.errors import (
     require_keywords,
 )
 from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
-from esbench.core.registry import Registry, import_object
+from esbench.core.registry import Registry
 from esbench.core.settings import Count, TrainerSettings, parse
+from esbench.core.user_code import import_object
 
 SEED: Final = 1  # of an agent that is checked
 OBSERVATIONS: Final = 20

@@ -21,8 +21,9 @@ from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, error_text, shown
 from esbench.core.noise import GaussianNoise, Noise
 from esbench.core.population import EvaluationPlan, Population, SampledPopulation
-from esbench.core.registry import Registry, import_object
+from esbench.core.registry import Registry
 from esbench.core.seeding import noise_key
+from esbench.core.user_code import import_object
 
 PopulationT = TypeVar("PopulationT", bound=Population)
 

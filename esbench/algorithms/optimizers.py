@@ -25,8 +25,8 @@ from pydantic import Field, model_validator
 from esbench.algorithms.search_settings import NonNegative, Positive
 from esbench.core.arrays import State, Vector, with_arrays, without_arrays
 from esbench.core.errors import UsageError, require_keywords, unknown
-from esbench.core.registry import import_object
 from esbench.core.settings import Settings, parse
+from esbench.core.user_code import import_object
 
 if TYPE_CHECKING:
     import torch
@@ -355,8 +355,11 @@ def _maker(
     if name.lower() in RULES:
         rule = parse(RULES[name.lower()], dict(settings), f"optimizer {name}")
         return lambda size: NumpyOptimizer(rule, learning_rate)
-    is_own = ":" in name
-    cls = import_object("optimizer", name) if is_own else torch_optimizers().get(name.lower())
+    cls, is_own = torch_optimizers().get(name.lower()), ":" in name
+    if is_own:
+        cls = import_object("optimizer", name)
+        if not (inspect.isclass(cls) and callable(getattr(cls, "step", None))):
+            raise UsageError(f"optimizer {name!r}: expected a class with step, as in torch.optim")
     if cls is None:
         raise unknown("optimizer", name, {*torch_optimizers(), *RULES})
     require_keywords(f"optimizer {name}", cls, settings, others=NOT_SETTINGS)

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
-from esbench.app.options import public
+from esbench.app.options import public, require_trusted_start
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, require_integer, shown
-from esbench.core.registry import import_name
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import MOST_PARAMS, Table, parse
+from esbench.core.user_code import import_name
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
@@ -145,6 +145,7 @@ def make_trainer(
     extend: bool = False,
     record: Literal["members"] | None = None,
     engine: Engine | None = None,
+    trust: bool = False,
     **settings: Any,
 ) -> Trainer:
     """Make a trainer. Your settings replace the tuned ones of the environment's file.
@@ -171,6 +172,7 @@ def make_trainer(
         record: "members" also stores what every member did, for ``load_members``; needs ``out``.
         engine: an open ``RayEngine`` to use instead of local workers; trainers may share it, and
             the caller closes it.
+        trust: also import the code that the trial of ``init_from`` names.
         settings: settings of the algorithm; ``optimizer`` can be a class.
 
     Raises:
@@ -225,9 +227,11 @@ def make_trainer(
             if record is not None:
                 raise UsageError(f"record = {record!r}: expected out, the folder to store it in")
             (labeled,) = expand(grid, source, latest_start(grid.init_from))
+            require_trusted_start([labeled.spec], {"trust": trust})
             trainer = make(labeled.spec, pool)
         else:
             trials = checked_trials(grid, Path(out), source, extend)
+            require_trusted_start([trials[0].spec], {"trust": trust})
             (trial,) = trials if record is None else recording_members(trials)
             trainer = owned.enter_context(open_trial(trial, pool))
         trainer.own(owned)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from esbench.experiment.trials import Trial
     from esbench.publish.gate.check import CheckReport
     from esbench.publish.leaderboard.submit import SubmitAction
-    from esbench.publish.reproduce import RecordedCell
     from esbench.publish.verification import Verification
     from esbench.results.baselines import Baseline
     from esbench.store.generation_record import GenerationRecord
@@ -36,6 +35,7 @@ def baseline(
     statistic: Statistic = "mean",
     power: float | None = None,
     margin: float | None = None,
+    trust: bool = False,
 ) -> Baseline:
     """Save scores, digests, settings and versions to a file that later runs are checked against.
 
@@ -47,6 +47,7 @@ def baseline(
         power: share of checks of unchanged code to end 'no worse' in all cells (default: 0.8); the
             margin of every cell is chosen for it.
         margin: smallest relevant drop in every cell, as a share of the score range, instead.
+        trust: as ``run``.
 
     Returns:
         The content of the file; without ``out``, it is not written.
@@ -74,7 +75,8 @@ def baseline(
     if out is not None:
         _require_output("--out", Path(out))
         require_new(Path(out), replace)
-    frozen = with_margins(freeze(Path(folder), command(), statistic), power or POWER, margin)
+    frozen = freeze(Path(folder), command(), statistic, trust)
+    frozen = with_margins(frozen, power or POWER, margin)
     if out is not None:
         write_baseline(Path(out), frozen, replace)
     return frozen
@@ -93,6 +95,7 @@ def check(
     until_conclusive: bool = False,
     max_seeds: int | None = None,
     workers: int | None = None,
+    trust: bool = False,
     markdown: str | Path | None = None,
     junit: str | Path | None = None,
     json: str | Path | None = None,
@@ -112,6 +115,7 @@ def check(
         until_conclusive: train more seeds into ``folder`` until every verdict is conclusive.
         max_seeds: with ``until_conclusive``, maximum number of seeds per cell (default: 32).
         workers: as ``run``.
+        trust: as ``run``.
         markdown: also write Markdown to this file.
         junit: also write JUnit XML to this file.
         json: also write JSON to this file.
@@ -130,6 +134,7 @@ def check(
     """
     from esbench.core.units import counted
     from esbench.experiment.engines import EngineChoice
+    from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.publish.gate import render_check
     from esbench.publish.gate.check import check as check_folder
     from esbench.publish.gate.check import check_until_conclusive
@@ -144,9 +149,10 @@ def check(
         show.say(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
         train(show, trials, EngineChoice(workers), quiet=True)
 
-    for option, value in (("--max-seeds", max_seeds), ("--workers", workers)):
+    needed = {f"--max-seeds {max_seeds}": max_seeds, f"--workers {workers}": workers}
+    for option, value in {**needed, "--trust": trust or None}.items():
         if value is not None and not until_conclusive:
-            raise UsageError(f"{option} {value}: expected together with --until-conclusive")
+            raise UsageError(f"{option}: expected together with --until-conclusive")
     renderings = (render_check.as_markdown, render_check.as_junit, render_check.as_json)
     outputs = _outputs(file, {"--markdown": markdown, "--junit": junit, "--json": json})
     rules, frozen = GateRules(alpha, margin), read_baseline(file)
@@ -158,6 +164,7 @@ def check(
         )
     if until_conclusive:
         most = MAX_SEEDS if max_seeds is None else max_seeds
+        require_trusted_trials([cell.spec for cell in frozen.cells if cell.spec], file, trust)
         report = check_until_conclusive(
             root, frozen, rules, most, train_seeds, exact, allow_inconclusive
         )
@@ -179,6 +186,7 @@ def verify(
     algorithm: str | Sequence[str] = (),
     leaderboard: str | Path = LEADERBOARD,
     seed: int | None = None,
+    trust: bool = False,
     display: Display | None = None,
 ) -> list[Verification]:
     """Train trials again and report: identical, no significant difference, or different.
@@ -192,14 +200,15 @@ def verify(
         algorithm: as ``leaderboard``.
         leaderboard: folder of the leaderboard.
         seed: seed of the random choice (default: 0).
+        trust: as ``run``.
         display: shows the progress and, once it is known, every outcome; by default as lines.
 
     Returns:
         The outcome of every cell. Nothing is written.
 
     Raises:
-        UsageError: there is no such trial, one is damaged, or this version does not understand its
-            specification.
+        UsageError: there is no such trial, one is damaged or names code that is not trusted, or
+            this version does not understand its specification.
 
     Examples:
         >>> (report,) = esbench.verify("out/CartPole-v1/snes/seed-0")
@@ -208,6 +217,7 @@ def verify(
     from esbench.core.settings import MOST
     from esbench.core.units import format_steps
     from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
     from esbench.publish.reproduce import draw_sample, reproduce, stored_trials
     from esbench.publish.verification import sentences
@@ -228,10 +238,13 @@ def verify(
     needs_sample = not is_folder_of_trials and not what.is_file()
     if (needs_sample and sample is None) or (is_folder_of_trials and sample is not None):
         raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
-    drawn: list[RecordedCell] = []
-    if not is_folder_of_trials:
+    if is_folder_of_trials:
+        drawn = stored_trials(what)
+    else:
         names = listed(env), listed(algorithm)
         drawn = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
+    require_trusted_trials([each.cell.spec for each in drawn], what, trust)
+    if not is_folder_of_trials:
         steps = format_steps(sum(each.env_steps for each in drawn))
         show.say(f"{steps} steps of training: {'; '.join(each.title for each in drawn)}")
         for each in drawn:
@@ -247,19 +260,24 @@ def verify(
             found.append(verification)
             show.say(*sentences(verification))
 
-        reproduce(drawn or stored_trials(what), pool, watch, announce)
+        reproduce(drawn, pool, watch, announce)
     return found
 
 
 @public()
 def submit(
-    folder: str | Path, *, out: str | Path = LEADERBOARD, display: Display | None = None
+    folder: str | Path,
+    *,
+    out: str | Path = LEADERBOARD,
+    trust: bool = False,
+    display: Display | None = None,
 ) -> dict[Path, SubmitAction]:
     """Check finished trials and write one leaderboard file per algorithm and environment.
 
     Args:
         folder: as ``table``.
         out: folder of the leaderboard.
+        trust: as ``run``.
         display: prints what was written, and what keeps others from training it again.
 
     Returns:
@@ -276,7 +294,7 @@ def submit(
     from esbench.publish.leaderboard.submit import submit as write_files
 
     show = display or PlainDisplay()
-    written = write_files(Path(folder), Path(out))
+    written = write_files(Path(folder), Path(out), trust)
     for path, action in written.items():
         show.say(f"{action}: {path}")
         for caution in cautions(read_entry(path)):

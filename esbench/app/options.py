@@ -35,6 +35,7 @@ from esbench.core.errors import UsageError, shown
 if TYPE_CHECKING:
     from esbench.experiment.trials import Trial
     from esbench.grids.grid_file import Grid
+    from esbench.grids.trial_spec import TrialSpec
 
 Statistic: TypeAlias = Literal["mean", "tail", "area"]
 Which: TypeAlias = Literal["last", "best"]
@@ -110,7 +111,18 @@ class WorkerOptions(TypedDict, total=False):
     at_once: int | None
 
 
-class RunOptions(TrialOptions, WorkerOptions, total=False):
+class TrustOptions(TypedDict, total=False):
+    """Options of data that name code.
+
+    Args:
+        trust: also import the code that trials, baselines and leaderboards name, if it is neither
+            of esbench nor of Gymnasium; read it first.
+    """
+
+    trust: bool
+
+
+class RunOptions(TrialOptions, WorkerOptions, TrustOptions, total=False):
     """All options of a run that other functions have too.
 
     Args:
@@ -125,7 +137,7 @@ class RunOptions(TrialOptions, WorkerOptions, total=False):
     allow_mixed: bool
 
 
-class TuneOptions(GridOptions, WorkerOptions, total=False):
+class TuneOptions(GridOptions, WorkerOptions, TrustOptions, total=False):
     """Options of a search that a run has too."""
 
 
@@ -173,7 +185,7 @@ def _parameter(name: str, annotation: Any) -> inspect.Parameter:
 def _documented(function: object, shared: Sequence[str]) -> str:
     """The docstring of a function, with the texts of the grid and of shared options."""
     known: dict[str, str] = {}
-    for options in (GridOptions, TrialOptions, WorkerOptions, RunOptions):
+    for options in (GridOptions, TrialOptions, WorkerOptions, TrustOptions, RunOptions):
         known |= argument_texts(options)
     lines = "".join(f"    {name}: {known[name]}\n" for name in ("grid", *shared))
     return (inspect.getdoc(function) or "").replace(f"    {SHARED}\n", lines)
@@ -263,6 +275,19 @@ def open_trials(
         record=record,
         shard=options.get("shard"),
     )
+
+
+def require_trusted_start(specs: Sequence[TrialSpec], options: TrustOptions) -> None:
+    """Raises UsageError if the trial that a grid starts from names code that is not trusted.
+
+    All trials of a grid start from the same one. The names in the grid itself are trusted.
+    """
+    from esbench.experiment.stored_trainer import require_trusted_trials
+
+    trust, starts = options.get("trust", False), [spec for spec in specs[:1] if spec.init_from]
+    if trust and not starts:
+        raise UsageError("--trust: expected init_from, a trial; a grid is trusted in any case")
+    require_trusted_trials([spec.as_json() for spec in starts], "init_from", trust)
 
 
 def compose(grid: GridLike, options: GridOptions) -> tuple[Grid, str]:

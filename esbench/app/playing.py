@@ -22,7 +22,11 @@ Result = TypeVar("Result")
 
 @public()
 def load_policy(
-    path: str | Path, generation: int | None = None, which: Which = "last"
+    path: str | Path,
+    generation: int | None = None,
+    which: Which = "last",
+    *,
+    trust: bool = False,
 ) -> TrainedPolicy | TrainedAgent:
     """The policy of a trial, for use in any Gymnasium loop.
 
@@ -30,10 +34,11 @@ def load_policy(
         path: the folder of the trial.
         generation: the generation of a kept checkpoint; by default the latest.
         which: "last", or "best" for the largest smoothed return up to that generation.
+        trust: as ``run``.
 
     Raises:
-        UsageError: the folder holds no trial, a damaged one, or one without that checkpoint or
-            without a best policy.
+        UsageError: the folder holds no trial, a damaged one, one that names code that is not
+            trusted, or one without that checkpoint or without a best policy.
 
     Examples:
         >>> import numpy
@@ -48,6 +53,8 @@ def load_policy(
     if generation is not None:
         require_integer("generation", generation, 1, MOST)
     folder = TrialFolder(Path(path))
+    if trust:
+        folder.trust()
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)
 
@@ -61,6 +68,7 @@ def evaluate(
     which: Which = "last",
     every: bool = False,
     workers: int | None = None,
+    trust: bool = False,
 ) -> dict[Path, StoredScore | EsbenchError]:
     """Score a stored policy again on its held-out episodes.
 
@@ -74,6 +82,7 @@ def evaluate(
             generations.
         every: score every trial in ``trial``, a folder of trials.
         workers: as ``run``.
+        trust: as ``run``.
 
     Returns:
         The new and the recorded score by the trial's folder. With ``every``, the error of a trial
@@ -85,7 +94,7 @@ def evaluate(
     Examples:
         >>> (score,) = esbench.evaluate("out/CartPole-v1/snes/seed-0", episodes=5)
     """
-    return dict(evaluations(trial, episodes, generation, which, every, workers))
+    return dict(evaluations(trial, episodes, generation, which, every, workers, trust))
 
 
 def evaluations(
@@ -95,16 +104,20 @@ def evaluations(
     which: Which,
     every: bool,
     workers: int | None,
+    trust: bool,
 ) -> Iterator[tuple[Path, StoredScore | EsbenchError]]:
     """Yield what ``evaluate`` returns, one trial after another."""
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import evaluate_trial, keep_best
     from esbench.store.find_trials import find_trials
+    from esbench.store.trial_folder import TrialFolder
 
     path = Path(trial)
     with WorkerPool(workers) as pool:
 
         def score(folder: Path) -> StoredScore:
+            if trust:
+                TrialFolder(folder).trust()
             stored = evaluate_trial(folder, pool, episodes, generation, which)
             if which == "best" and generation is None:
                 keep_best(folder, stored)
@@ -134,6 +147,7 @@ def render(
     out: str | Path | None = None,
     max_steps: int = 1000,
     every: bool = False,
+    trust: bool = False,
 ) -> list[Rendered]:
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes.
 
@@ -147,6 +161,7 @@ def render(
         max_steps: largest number of steps to show; the return is of the whole episode.
         every: write a file for every kept checkpoint of every trial in ``trial``, which may be a
             folder of trials.
+        trust: as ``run``.
 
     Returns:
         The files and their episodes; with ``every``, without those that cannot be rendered.
@@ -157,7 +172,9 @@ def render(
     Examples:
         >>> film = esbench.render("out/CartPole-v1/snes/seed-0", out="film.mp4", max_steps=20)
     """
-    found = renderings(PlainDisplay(), trial, episode, generation, which, out, max_steps, every)
+    found = renderings(
+        PlainDisplay(), trial, episode, generation, which, out, max_steps, every, trust
+    )
     return [each for _, each in found if not isinstance(each, EsbenchError)]
 
 
@@ -170,12 +187,16 @@ def renderings(
     out: str | Path | None,
     max_steps: int,
     every: bool,
+    trust: bool,
 ) -> Iterator[tuple[Path, Rendered | EsbenchError]]:
     """Yield the folder and the file of one checkpoint after another."""
+    from esbench.store.trial_folder import TrialFolder
     from esbench.video.render_trial import outputs, render_trial
 
     name = None if out is None else Path(out)
     for folder, kept, file in outputs(Path(trial), name, every, generation):
+        if trust:
+            TrialFolder(folder).trust()
         with display.working(f"rendering {file}"):
             make = partial(render_trial, folder, file, episode, max_steps, kept, which)
             rendered = _attempted(make, every)
@@ -189,6 +210,7 @@ def export(
     generation: int | None = None,
     which: Which = "last",
     out: str | Path | None = None,
+    trust: bool = False,
     display: Display | None = None,
 ) -> Json:
     """Write a stored policy as a file that torch.export.load reads without esbench.
@@ -198,6 +220,7 @@ def export(
         generation: as ``evaluate``.
         which: as ``evaluate``.
         out: default: policy.pt2 in the trial's folder.
+        trust: as ``run``.
         display: shows that it takes a while.
 
     Returns:
@@ -215,5 +238,5 @@ def export(
     folder = Path(trial)
     file = folder / "policy.pt2" if out is None else Path(out)
     with (display or PlainDisplay()).working(f"exporting {file}"):
-        about = export_policy(load_policy(folder, generation, which), file)
+        about = export_policy(load_policy(folder, generation, which, trust=trust), file)
     return {**about, "file": file}

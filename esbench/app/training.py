@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from esbench.app.options import (
     listed,
     open_trials,
     public,
+    require_trusted_start,
 )
 from esbench.core.errors import UsageError, require_integer, shown
 
@@ -96,6 +98,7 @@ def run(
     if at_once is None and not all(isinstance(one, ImportedCallback) for one in callbacks):
         at_once = 1
     root, trials = open_trials(grid, options, keep, record is not None)
+    require_trusted_start([trial.spec for trial in trials], options)
     trackers = {name: make_tracker(name, root) for name in listed(track)}
     train(
         display or PlainDisplay(), trials, chosen, at_once, quiet, callbacks, trackers, root, limits
@@ -207,6 +210,7 @@ def plan(
 
     show = display or PlainDisplay()
     root, trials = open_trials(grid, options)
+    require_trusted_start([trial.spec for trial in trials], options)
     with engine_choice(options).open() as pool:
         pool.notice = show.warn
         layout = layout_of(trials, pool, options.get("at_once"))
@@ -337,7 +341,9 @@ def tune(
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.engines import schedule
     from esbench.experiment.run_grid import run_grid
+    from esbench.experiment.trials import latest_start
     from esbench.grids.compose import parse_seeds
+    from esbench.grids.expand import expanded
     from esbench.tuning.study import RUNGS, Search, open_studies
     from esbench.tuning.summary import draw_tuning, summarize, write_best
 
@@ -355,6 +361,8 @@ def tune(
     search = Search(seeds, sampler, sampler_seed, RUNGS[-1:] if no_pruning else RUNGS)
     schedule((), WorkerPool(workers).size, at_once)  # refuses wrong numbers before it writes
     root = Path("results/tuning") / typed.name if out is None else Path(out)
+    labeled = expanded(typed, source, latest_start(typed.init_from))
+    require_trusted_start([each.spec for each in itertools.islice(labeled, 1)], options)
     studies = open_studies(typed, source, search, root, storage)
     with WorkerPool(workers) as pool:
 

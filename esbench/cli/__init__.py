@@ -21,6 +21,7 @@ from esbench.app.display import complain
 from esbench.cli.app import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, app
 from esbench.core.errors import EsbenchError, UsageError
 from esbench.core.process import end_soon, open_streams, output_error
+from esbench.core.user_code import FOLDERS
 
 __all__ = [
     "gate_commands",
@@ -52,9 +53,8 @@ def main() -> None:
     So does an error of user code, whose message has the file and the line.
     """
     open_streams()
-    # Plugins and environments in the current folder can be imported by name.
     with contextlib.suppress(FileNotFoundError):  # the folder may be gone
-        sys.path.append(os.getcwd())  # noqa: PTH109
+        FOLDERS[:] = [os.getcwd()]  # noqa: PTH109
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     code = _run()
     if error := output_error():

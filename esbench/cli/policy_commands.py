@@ -54,6 +54,7 @@ def _eval(
         f"--generation {values['generation']}": values["generation"] is not None,
         f"--which {which}": which != "last",
         f"--workers {values['workers']}": values["workers"] is not None,
+        "--trust": values["trust"],
     }
     if wrong := [option for option, is_given in options.items() if is_given]:
         raise UsageError(f"{wrong[0]}: expected a trial, not --random-policy")

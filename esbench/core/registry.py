@@ -7,24 +7,17 @@ of the group; the name of the entry point is the registered name.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import pkgutil
-import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
 from esbench.core.errors import (
     USER_CODE_ERRORS,
     UsageError,
     error_text,
-    import_hint,
-    location,
     message_of,
-    suggestion,
     unknown,
 )
 
@@ -142,80 +135,6 @@ def load_plugin(kind: str, plugin: EntryPoint) -> Any:
     except USER_CODE_ERRORS as error:
         reason = _why_not(plugin, error)
         raise UsageError(f"{kind} {plugin.name!r}: {reason}") from error
-
-
-def import_object(kind: str, name: str) -> Any:
-    """The user's object with a name such as "package.file:Class"; ``kind`` is for messages.
-
-    Raises:
-        UsageError: it cannot be imported.
-    """
-    module_name, _, path = name.partition(":")
-    if not module_name or not path:
-        raise UsageError(f"{kind} {name!r}: expected a file and a name in it, as in 'mine:Mine'")
-    # Imported again, a script would register its environments and classes twice.
-    script = sys.modules["__main__"] if module_name == _script_name() else None
-    target: Any = script or import_user_module(kind, name, module_name)
-    for part in path.split("."):
-        known = getattr(target, "__dict__", {})
-        if part not in known and module_name == "__main__":
-            raise UsageError(
-                f"{kind} {name!r}: other processes cannot import what a notebook, a prompt or a "
-                "file without a module's name defines; expected it in a file such as mine.py"
-            )
-        if part not in known:
-            public = [key for key in known if not key.startswith("_")]
-            own = [key for key in public if getattr(known[key], "__module__", "") == module_name]
-            near = suggestion(part, own or public)
-            raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")
-        target = known[part]
-    return target
-
-
-def import_user_module(kind: str, name: str, module: str) -> Any:
-    """The module of a user's object; UsageError, which names the object, if it fails."""
-    try:
-        return importlib.import_module(module)
-    except UsageError:
-        raise
-    except USER_CODE_ERRORS as error:
-        why = message_of(error) if isinstance(error, ImportError) else error_text(error)
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            why = f"{why}; {import_hint(module if module.endswith('.py') else error.name)}"
-        raise UsageError(
-            f"{kind} {name!r}: cannot import {module!r} ({why}{location(error)})"
-        ) from error
-
-
-def import_name(kind: str, cls: type) -> str:
-    """The name by which ``import_object`` finds a class, also in other processes.
-
-    A class of the running script has the name of the script's file. UsageError for a class inside a
-    function.
-    """
-    if "<locals>" in cls.__qualname__:
-        raise UsageError(
-            f"{kind} {cls!r}: expected a class defined at the top level of a file, so that other "
-            "processes can import it"
-        )
-    is_own = cls.__module__ in {"__main__", "__mp_main__"}
-    return f"{_script_name() if is_own else cls.__module__}:{cls.__qualname__}"
-
-
-def _script_name() -> str:
-    """The module name of the running script; "__main__" if it cannot be imported by a name."""
-    main = sys.modules["__main__"]
-    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    if file is None:  # a notebook or a prompt
-        return "__main__"
-    name: str = spec.name if spec else Path(file).resolve().stem
-    if not spec and "." in name:  # Python would import "train" for "train.v2"
-        return "__main__"
-    with contextlib.suppress(ImportError, ValueError):
-        found = find_spec(name)
-        if found and found.origin and Path(found.origin).resolve() == Path(file).resolve():
-            return name
-    return "__main__"
 
 
 def _why_not(plugin: EntryPoint, error: BaseException) -> str:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import esbench
+from esbench.core import user_code
 from esbench.core.errors import UsageError
 from esbench.core.process import ENVIRON, end_soon, occupy_streams, open_streams
 
@@ -228,6 +229,7 @@ def _preparation() -> dict[str, Any]:
     except RuntimeError:  # this is a child itself, which imports the user's script
         raise SystemExit(UNGUARDED) from None
     del found["authkey"]  # which only multiprocessing may send
+    found["user_code"] = user_code.FOLDERS, user_code.TRUSTED
     if getattr(sys.modules["__main__"], "__file__", None) == "<stdin>":
         found.pop("init_main_from_path", None)
     return found
@@ -237,6 +239,9 @@ def _prepare(parent: int, module: str, preparation: dict[str, Any]) -> None:
     """Make user code importable; its script is imported as multiprocessing does it."""
     if module.startswith("esbench."):  # with the safe path
         importlib.import_module(module)
+    folders, trusted = preparation.pop("user_code")
+    user_code.FOLDERS[:] = folders
+    user_code.TRUSTED.update(trusted)
     library = str(Path(os.__file__).parent)
     preparation["sys_path"].sort(key=lambda path: path not in {library, f"{library}/lib-dynload"})
     current: Any = process.current_process()

@@ -20,8 +20,8 @@ from esbench.core.errors import (
     message_of,
 )
 from esbench.core.flat_spaces import require_space
-from esbench.core.registry import import_object
 from esbench.core.settings import Settings
+from esbench.core.user_code import import_object
 from esbench.environments.specifications import creator, nearest_name, registered, specification
 
 
@@ -65,7 +65,7 @@ def make_environment(
 def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[Any, Any]:
     """The environment in its wrappers; UsageError for an unknown one or wrong arguments."""
     for settings in wrappers:
-        wrap = import_object("wrapper", settings.wrapper)
+        wrap = _wrapper(settings.wrapper)
         try:
             env = wrap(env, **received(wrap, settings.model_extra or {}))
         except Exception as error:  # a wrapper may raise anything
@@ -76,6 +76,10 @@ def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[A
                 f"wrapper {settings.wrapper!r} made a {type(env).__name__}; expected an environment"
             )
     return env
+
+
+def _wrapper(name: str) -> Any:
+    return import_object("wrapper", name, gymnasium.Env, or_function=True)
 
 
 @contextlib.contextmanager
@@ -103,7 +107,7 @@ def import_classes(environment_id: str, wrappers: Wrappers) -> dict[str, Any]:
         return {}
     creator(spec)
     for settings in wrappers:
-        import_object("wrapper", settings.wrapper)
+        _wrapper(settings.wrapper)
     return spec.kwargs
 
 

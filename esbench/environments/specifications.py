@@ -8,7 +8,6 @@ every process and after any imports.
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -22,6 +21,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import esbench.environments.registration  # noqa: F401  # ours become known
 from esbench.core.errors import USER_CODE_ERRORS, UsageError
+from esbench.core.user_code import import_own
 
 
 @final
@@ -103,7 +103,7 @@ def specification(environment_id: str) -> EnvSpec:
     """
     module, _, name = environment_id.rpartition(":")
     if module:
-        importlib.import_module(module)
+        import_own(module)
     register_family(name)
     last = gymnasium.spec(name)
     found = _registrations(name)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError
+from esbench.core.json_text import Json
+from esbench.core.user_code import require_trusted
 from esbench.engine.engine import Engine
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
@@ -44,6 +46,16 @@ def make_trainer(
         return AgentTrainer(spec, pool, recorder, folder, ended)
     source = _source(spec, spec.init_from) if start and spec.init_from is not None else None
     return SearchTrainer(spec, pool, recorder, folder, source, ended)
+
+
+def require_trusted_trials(specs: Iterable[Json], source: object, trusted: bool) -> None:
+    """As ``require_trusted``, also for the trials whose policies training starts from."""
+    every = [*specs]
+    starts = dict.fromkeys(spec["init_from"]["trial"] for spec in every if spec.get("init_from"))
+    for start in starts:
+        with contextlib.suppress(UsageError):  # reported by ``make_trainer``
+            every.append(TrialFolder(Path(start)).description()["spec"])
+    require_trusted(every, source, trusted)
 
 
 def _source(spec: TrialSpec, start: StartSpec) -> SearchTrainer:
@@ -119,7 +131,8 @@ def keep_best(path: Path, stored: StoredScore) -> None:
         UsageError: the file cannot be written, or another process runs the trial.
     """
     folder = TrialFolder(path)
-    full = stored.score.returns.size == folder.spec().evaluation.episodes
+    planned = folder.description()["spec"]["evaluation"]["episodes"]
+    full = stored.score.returns.size == planned
     if folder.is_done and full and stored.recorded is None:
         keep_selected_score(folder, stored.generation, stored.score.as_json)
 

@@ -11,8 +11,8 @@ from typing import Final, Literal, Protocol, TypeAlias, final
 
 from esbench.core.errors import UsageError, UserCodeError, require_finite, require_integer, shown
 from esbench.core.json_text import Json
-from esbench.core.registry import import_object
 from esbench.core.settings import MOST
+from esbench.core.user_code import import_object
 from esbench.experiment.trials import Trial
 from esbench.store.generation_record import GenerationRecord
 

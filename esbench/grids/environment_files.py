@@ -17,8 +17,9 @@ from pydantic import Field, field_validator
 
 from esbench.core.errors import UsageError, shown, suggestion
 from esbench.core.files import as_path, read_toml
-from esbench.core.registry import find_plugins, import_user_module, load_plugin
+from esbench.core.registry import find_plugins, load_plugin
 from esbench.core.settings import Settings, Table, parse
+from esbench.core.user_code import import_user_module
 from esbench.environments.registration import atari_environments, without_alias
 from esbench.grids.trial_spec import (
     BudgetSpec,

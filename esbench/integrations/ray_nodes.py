@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 from esbench.core.errors import EsbenchError, TrainingError, UsageError
+from esbench.core.user_code import FOLDERS
 from esbench.engine.engine import Cluster, Joined, Lost, Node
 from esbench.integrations.ray_cluster import ClusterNode, RayCluster, Software, software
 
@@ -184,7 +185,12 @@ class RayNodes(Cluster):
             if id_ not in self._nodes and id_ not in self._refused:
                 threads = os.environ.get(THREADS)
                 actor = self._cluster.start(
-                    NodeActor, place, self._server, sys.path, threads, groups={ASIDE: 1}
+                    NodeActor,
+                    place,
+                    self._server,
+                    [*sys.path, *FOLDERS],
+                    threads,
+                    groups={ASIDE: 1},
                 )
                 node = RayNode(place, self._workers or place.cores, actor, self._calls)
                 self._nodes[id_] = node

@@ -24,7 +24,7 @@ from esbench.core.arrays import Shapes, Vector
 from esbench.core.errors import UsageError, UserCodeError, error_text, location, require_keywords
 from esbench.core.escape import printable
 from esbench.core.global_streams import torch_stream
-from esbench.core.registry import import_object
+from esbench.core.user_code import import_object
 from esbench.policies.policy import (
     PolicySettings,
     PreparedPolicy,
@@ -65,10 +65,12 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
 
     def prepare(self) -> None:
         """Import the class and build a module."""
+        from torch.nn import Module
+
         from esbench.policies.kernels.torch_modules import Images, normalizing_layers
 
         settings, self._name = self.settings, f"policy {self.settings.factory}"
-        self._class = import_object("policy", settings.factory)
+        self._class = import_object("policy", settings.factory, Module, or_function=True)
         require_keywords(self._name, self._class, settings.arguments, positional=2)
         self._images: Images | None = None
         if self.pixels is not None:

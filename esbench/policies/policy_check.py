@@ -11,8 +11,8 @@ import numpy as np
 from esbench.core.arrays import Matrix
 from esbench.core.errors import EsbenchError, UserCodeError, error_text, location
 from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
-from esbench.core.registry import import_name
 from esbench.core.settings import parse
+from esbench.core.user_code import import_name
 from esbench.policies.module import ModulePolicy
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, ReferredBatch, Rows, SharingBatch
 

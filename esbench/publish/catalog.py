@@ -22,9 +22,10 @@ from pydantic_core import to_jsonable_python
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import UsageError, unknown
-from esbench.core.registry import Registry, import_object
+from esbench.core.registry import Registry
 from esbench.core.search_space import space_of_field
 from esbench.core.settings import MOST, model_in
+from esbench.core.user_code import import_object
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS, Behavior, behavior_class
 from esbench.grids.environment_files import environment_names, load_environment

@@ -11,7 +11,7 @@ from typing import Final, final
 
 import numpy as np
 
-from esbench.algorithms.base import algorithm_class
+from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json, as_text
 from esbench.grids.trial_spec import cell_name
@@ -145,21 +145,19 @@ def _equal_episodes(result: Json, kind: str) -> HealthFinding:
 def run_measurements(folder: TrialFolder) -> RunMeasurements:
     """The health measurements of a trial."""
     spec = folder.description()["spec"]
-    is_agent = spec["policy"] is None
-    seeks_returns, has_learning_rate = True, False
-    with contextlib.suppress(UsageError):  # an agent, or a plugin that is not installed here
-        algorithm = algorithm_class(spec["algorithm"]["name"])
-        seeks_returns = not algorithm.needs_behaviors
-        has_learning_rate = "learning_rate" in algorithm.Settings.model_fields
+    is_agent, settings = spec["policy"] is None, spec["algorithm"]["settings"]
+    seeks_returns = True
+    # An agent, a plugin that is not installed here, or code that a trial names and nobody imports.
+    with contextlib.suppress(UsageError):
+        seeks_returns = not ALGORITHMS.get(spec["algorithm"]["name"]).needs_behaviors
     # An agent has no parameters to count, nor has a search before its first checkpoint.
     state = None if is_agent else folder.load_checkpoint()
     return RunMeasurements(
         {name: each.astype(np.float64) for name, each in folder.columns(*MEASURES).items()},
         num_params=math.nan if state is None else float(state["algorithm"]["center"].size),
-        reward_shift=spec["environment"]["reward_shift"]
-        + spec["algorithm"]["settings"].get("reward_shift", 0.0),
+        reward_shift=spec["environment"]["reward_shift"] + settings.get("reward_shift", 0.0),
         seeks_returns=seeks_returns,
-        has_learning_rate=has_learning_rate,
+        has_learning_rate=not is_agent and "learning_rate" in settings,
         has_population=not is_agent,
     )
 

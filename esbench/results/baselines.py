@@ -20,9 +20,10 @@ from esbench.core.errors import UsageError
 from esbench.core.files import nearest_path, read_json
 from esbench.core.json_text import Json, as_text
 from esbench.core.settings import Settings, Table, parse
+from esbench.core.user_code import require_trusted
 from esbench.engine.random_policy import random_policy_returns
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
-from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
+from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name, stored_spec
 from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
@@ -155,20 +156,25 @@ class Baseline(Settings):
         return [cell.to_cell(self.origins) for cell in self.cells]
 
 
-def freeze(root: Path, command: str, statistic: EpisodeStatistic = "mean") -> Baseline:
+def freeze(
+    root: Path, command: str, statistic: EpisodeStatistic = "mean", trusted: bool = False
+) -> Baseline:
     """Make the baseline of the trials below ``root``, with the command that makes it.
 
     Later checks judge the ``statistic`` of a trial's episodes. The range of a cell goes
     from the environment's random score, or what random actions score now, to its first published
-    score, or the mean of the cell itself.
+    score, or the mean of the cell itself. ``trusted`` is whether the user trusts the code of
+    environments that have to be played.
 
     Raises:
         UsageError: As ``done_cells``, or user code has changed since it trained the trials, or a
             range is empty, or a trial has no tail.
     """
     origins: list[Origin] = []
-    cells = []
-    for cell in done_cells(root):
+    cells, found = [], done_cells(root)
+    played = [cell.spec["environment"] for cell in found if not cell.frozen.random]
+    require_trusted(played, root, trusted)
+    for cell in found:
         if changed := changed_code_of(cell):
             raise UsageError(
                 f"{cell.title}: trained with a different version of {changed}"
@@ -281,7 +287,7 @@ def judged_spec(cell: Cell, seed: int) -> TrialSpec:
     if "algorithm" not in cell.spec:
         raise UsageError(f"{cell.title} was not trained by esbench, so it has no specification")
     spec = without_settings({**cell.spec, "seed": seed}, cell.defaults)
-    return parse(TrialSpec, spec, cell.title, "spec")
+    return stored_spec(spec, cell.title)
 
 
 def changed_code_of(cell: Cell) -> str:

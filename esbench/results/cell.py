@@ -16,9 +16,8 @@ import numpy as np
 
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
-from esbench.core.settings import parse
 from esbench.grids.environment_files import PublishedScore, Scores
-from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten
+from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten, stored_spec
 from esbench.results.run import Run, Variety
 from esbench.results.statistics.estimates import (
     EpisodeStatistic,
@@ -103,7 +102,7 @@ class Cell(NamedCell):
 
     def trial_spec(self, seed: int) -> TrialSpec:
         """The specification of a seed; a UsageError if this version does not understand it."""
-        return parse(TrialSpec, {**self.spec, "seed": seed}, self.title, "spec")
+        return stored_spec({**self.spec, "seed": seed}, self.title)
 
     @property
     def seeds(self) -> tuple[int, ...]:

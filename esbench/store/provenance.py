@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from esbench.core.escape import printable, without_passwords
 from esbench.core.json_text import Json
 from esbench.core.processor import arithmetic, cpu_info
 from esbench.core.registry import DISTRIBUTION, Registry
+from esbench.core.user_code import find_own
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.environments.specifications import module_of
@@ -223,7 +223,7 @@ def _source(name: str) -> Path | None:
         file = getattr(loaded, "__file__", None)
     else:
         with contextlib.suppress(ImportError, ValueError):
-            spec = find_spec(name)
+            spec = find_own(name)
             file = spec.origin if spec is not None and spec.has_location else None
     return Path(file).resolve() if file is not None and Path(file).is_file() else None
 

@@ -30,8 +30,8 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.files import RESUMABLE, disk_errors, read_bytes, remove_temporaries, replace
 from esbench.core.json_text import Json
-from esbench.core.settings import parse
-from esbench.grids.trial_spec import TrialSpec, differences, extends
+from esbench.core.user_code import trust
+from esbench.grids.trial_spec import TrialSpec, differences, extends, stored_spec
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take
@@ -105,9 +105,13 @@ class TrialFolder:
             raise UsageError(f"no file {str(path)!r}; expected the folder of a trial{near}")
         return read_stored(path, StoredDescription)
 
+    def trust(self) -> None:
+        """Trust the code that the specification names, because the user does."""
+        trust(self.description()["spec"])
+
     def spec(self) -> TrialSpec:
-        """The typed specification; UsageError if a setting or plugin is not known here."""
-        return parse(TrialSpec, self.description()["spec"], str(self.path / "trial.json"), "spec")
+        """The typed specification; UsageError as ``stored_spec``."""
+        return stored_spec(self.description()["spec"], str(self.path / "trial.json"))
 
     def records(self) -> list[GenerationRecord]:
         """The rows of ``metrics.jsonl``; NaN for what is not finite."""

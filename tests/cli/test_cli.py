@@ -215,7 +215,7 @@ REFUSED = {
     f"{WRAPPED}wrappers='[{{wrapper=\"gymnasium.wrappers:TimeLimit\",steps=3}}]'": (
         "TimeLimit' with arguments {'steps': 3}: TypeError: .*'steps'"
     ),
-    f"{WRAPPED}wrappers='[{{wrapper=\"builtins:repr\"}}]'": "'builtins:repr' made a str",
+    f"{WRAPPED}wrappers='[{{wrapper=\"builtins:repr\"}}]'": "'builtins:repr': cannot import",
     "bench --env CartPole-v1 --rounds 0": "rounds = 0: expected at least 1",
     "bench --env CartPole-v1 --set seeds=[0,1]": "2 trials",
     "small --env CartPole-v7": "unknown environment 'CartPole-v7'; did you mean",

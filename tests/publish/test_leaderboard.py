@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-import zlib
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -484,31 +483,6 @@ def test_what_is_not_installed_hides_no_row(board: Path, rewrite: Rewrite) -> No
     rows = leaderboard_rows(read_leaderboard(board))
     assert {policy_words(row.entry).split()[0] for row in rows} == {"theirs"}
     assert [settings_words(row.entry) for row in rows] == ["", ""]
-
-
-@pytest.mark.parametrize(
-    ("command", "runs_it"),
-    [
-        *((f"leaderboard FILE --format {f}", False) for f in ("text", "html", "json", "markdown")),
-        ("verify FILE --workers 1", True),
-    ],
-)
-def test_a_table_runs_no_code_that_a_file_names(
-    esbench: Run, tmp_path: Path, rewrite: Rewrite, command: str, runs_it: bool
-) -> None:
-    module = f"code_{zlib.crc32(str(tmp_path).encode())}"
-    Path(f"{module}.py").write_text("from pathlib import Path\nPath('it_ran').touch()\n")
-
-    def name_code(content: Any) -> None:
-        spec, named = content["cell"]["spec"], f"{module}:Mine"
-        spec["algorithm"]["name"] = spec["environment"]["behavior"] = named
-        spec["environment"].update(id=f"{named}-v0", wrappers=[{"wrapper": named}])
-        spec["policy"].update(template="module", settings={"factory": named})
-        content["cell"].update(environment=f"{named}-v0", algorithm="mine")
-
-    file = str(rewrite(name_code))
-    code, *_ = esbench(*command.replace("FILE", file).split())
-    assert (code, Path("it_ran").exists()) == ((2, True) if runs_it else (0, False))
 
 
 def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import numpy as np
 
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, UserCodeError
-from esbench.core.registry import Registry, import_object
+from esbench.core.registry import Registry
 from esbench.core.settings import Count, Settings
+from esbench.core.user_code import import_object
 from esbench.environments.backends.backend import Backend
 
 

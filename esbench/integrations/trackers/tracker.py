@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from esbench.core.errors import USER_CODE_ERRORS, UsageError, error_text
 from esbench.core.files import safe_name
-from esbench.core.registry import Registry, import_object
+from esbench.core.registry import Registry
+from esbench.core.user_code import import_object
 
 TIMEOUT_SECONDS: Final = 20.0  # of a library that waits for its server
 _PORTS: Final = {"http": 80, "https": 443}

@@ -15,6 +15,7 @@ from esbench.core.errors import UsageError
 from esbench.core.files import require_folder
 from esbench.core.json_text import parse_json
 from esbench.core.units import counted
+from esbench.core.user_code import require_trusted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
@@ -64,11 +65,12 @@ class SubmitAction(StrEnum):
     UNCHANGED = "unchanged"
 
 
-def submit(root: Path, out: Path) -> dict[Path, SubmitAction]:
+def submit(root: Path, out: Path, trusted: bool = False) -> dict[Path, SubmitAction]:
     """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
 
     Final policies play their held-out episodes again where versions and processor are those of
-    training. Seeds that the file of a cell lacks are added to it.
+    training. Seeds that the file of a cell lacks are added to it. ``trusted`` is whether the user
+    trusts the code that the trials name.
 
     Raises:
         UsageError: a trial is not done, is damaged, or does not agree with itself; there are too
@@ -76,6 +78,7 @@ def submit(root: Path, out: Path) -> dict[Path, SubmitAction]:
             exists has other results; or a file cannot be written. Nothing is written.
     """
     found = done_cells(root)
+    require_trusted([cell.spec for cell in found], root, trusted)
     require_folder(out)
     with WorkerPool() as pool:
         entries = [make_entry(cell, pool) for cell in found]

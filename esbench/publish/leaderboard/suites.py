@@ -15,6 +15,7 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.core.units import counted
+from esbench.core.user_code import own_names
 from esbench.grids.compose import compose_grid
 from esbench.grids.expand import RESERVED, LabeledSpec, expand
 from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
@@ -112,7 +113,7 @@ def read_suite(name: str, entries: Sequence[Entry]) -> Suite:
     """A named grid with its entries; UsageError if there is no such grid or an entry is unknown.
 
     An entry belongs to it if environment, policy, budget and evaluation are the same. Its settings
-    may be others.
+    may be others. One that names code of its author's own is left out.
     """
     grid, source = compose_grid(name)
     planned = _by_cell(expand(grid, source))
@@ -123,6 +124,8 @@ def read_suite(name: str, entries: Sequence[Entry]) -> Suite:
     found: dict[tuple[str, str], list[tuple[Entry, SettingsOrigin]]] = {k: [] for k in planned}
     for entry in entries:
         key = entry.cell.environment, entry.cell.algorithm
+        if own_names([entry.spec]):
+            continue
         spec = entry.to_cell().trial_spec(0).as_json()
         if _task(spec) in tasks.get(key[0], []):
             origin = _origin(spec, planned.get(key, ()), plain.get(key, ()))

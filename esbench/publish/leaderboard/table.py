@@ -190,11 +190,8 @@ def settings_words(entry: Entry) -> str:
     """What is not default of algorithm, policy, training episodes and validation: "sigma 0.1".
 
     Empty if the defaults are not known here: an agent or a plugin is not installed, or the file
-    names a module of its author's own, which a table does not import.
+    names code of its author's own.
     """
-    named = entry.spec["algorithm"]["name"], entry.spec["environment"].get("behavior", "")
-    if any(":" in name for name in named):
-        return ""
     try:
         spec = entry.to_cell().trial_spec(0)
     except UsageError:
