@@ -243,6 +243,7 @@ def test_trust_without_data_is_refused(esbench: Run, command: str) -> None:
 OWN = """
 import functools, os
 from pathlib import Path
+from not_{name} import touch
 import gymnasium, torch
 
 class Other:
@@ -265,12 +266,20 @@ def net(inputs, outputs):
 part = functools.partial(Other)
 shell = os.system
 """
+NOT_OWN = """
+from pathlib import Path
+
+def touch(*arguments, **settings):
+    Path(r"{place}").touch()
+"""
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"own_{abs(hash(tmp_path))}"
-    (tmp_path / f"{name}.py").write_text(OWN.format(place=tmp_path / "it_ran"))
+    for file, text in ((name, OWN), (f"not_{name}", NOT_OWN)):
+        text = text.format(name=name, place=tmp_path / "it_ran")
+        (tmp_path / f"{file}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     return name
 
@@ -292,7 +301,7 @@ def make(kind: str, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("OWN:Other", "OWN:part", "OWN:shell", "OWN:os.system", "OWN:Path"),
+        *("OWN:Other", "OWN:part", "OWN:shell", "OWN:os.system", "OWN:touch"),
         *("pydoc:pipepager", "subprocess:Popen", "antigravity:x", "esbench.core.files:replace"),
         "gymnasium:make",
     ],
@@ -312,3 +321,69 @@ def test_functions_of_a_users_own_make_wrappers_and_policies(own: str) -> None:
     assert import_object("policy", f"{own}:net", np.ndarray, or_function=True)
     with pytest.raises(UsageError, match="made a int"):
         make("wrapper", f"{own}:number")
+
+
+# Code of the user's own in the current folder
+
+
+NEARBY = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+from esbench import Behavior
+from esbench.algorithms.openai_es import OpenAIES
+
+class Near(CartPoleEnv):
+    pass
+
+gymnasium.register("Near-v0", Near, max_episode_steps=20)
+
+class Reward(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return 2 * reward
+
+class Mine(OpenAIES):
+    pass
+
+class Last(Behavior):
+    def begin(self, view): ...
+    def step(self, view): ...
+    def end(self, view):
+        return view.observation
+
+def call(record): ...
+"""
+GRID = """
+name = "near"
+environments = ["NEAR:Near-v0"]
+seeds = [0]
+budget = {env_steps = 200}
+evaluation = {episodes = 2}
+policy = {template = "linear"}
+environment."NEAR:Near-v0" = {wrappers = [{wrapper = "NEAR:Reward"}], behavior = "NEAR:Last"}
+algorithms.mine = {algorithm = "NEAR:Mine", population_size = 4}
+"""
+
+
+def test_own_code_in_the_current_folder_is_found_by_all_processes(
+    esbench: Run, tmp_path: Path
+) -> None:
+    near = f"near_{abs(hash(tmp_path))}"
+    (tmp_path / f"{near}.py").write_text(NEARBY)
+    (tmp_path / "grid.toml").write_text(GRID.replace("NEAR", near))
+    code, _, err = esbench("run", "grid.toml", "--workers", "2", "--callback", f"{near}:call")
+    assert code == 0, err
+    (trial,) = (str(path.parent) for path in tmp_path.rglob("trial.json"))
+    user_code.TRUSTED.clear()
+    sys.path.remove(str(tmp_path))
+    code, out, err = esbench("eval", trial, "--workers", "1", "--trust")
+    assert (code, "identical" in out) == (0, True), err
+    assert esbench("list", "--settings", f"{near}:Mine")[0] == 0
+    warm = RUN.replace("SEED", trial).replace("'", "").split()
+    warm[2] = f"{near}:Near-v0"
+    warm += ["--set", "policy.template=linear", "--env-steps", "50", "--workers", "1"]
+    user_code.TRUSTED.clear()
+    code, _, err = esbench(*warm)
+    assert (code, f"'{near}:Mine'" in err, f"'{near}:Near-v0'" in err) == (2, True, False)
+    code, _, err = esbench(*warm, "--trust", "--quiet")
+    assert code == 0, err

@@ -1,10 +1,9 @@
 """Code of the user's own, which is imported by names such as "package.file:Class".
 
-A name is *trusted* if it is part of esbench, one of Gymnasium's wrappers that writes no files, or a
-class of ``torch.optim``, and if the user of this process has given it: in Python, on the command
-line or in a grid. Names in data, which others may have written, are those of trials, baselines and
-leaderboards. They are looked up with ``require_trusted`` before anything that they name is
-imported.
+Data, which are trials, baselines and leaderboards, may have names that others have written. A name
+is *trusted* if it is of esbench, of ``torch.optim`` or of a wrapper of Gymnasium that writes no
+files, or if the user of this process has given it: in Python, on the command line or in a grid.
+``require_trusted`` checks the names in data before anything is imported.
 
 The command line finds modules in the current folder too, but ``sys.path`` has that only from the
 first import of user code on: a file there must not stand for a module that is not installed.
@@ -81,11 +80,11 @@ def own_names(specs: Iterable[Json]) -> list[str]:
 
 def _is_trusted(name: str) -> bool:
     module, _, path = name.partition(":")
-    if name in TRUSTED or f"{module}.".startswith(("esbench.", "torch.optim.")):
-        return True
-    from gymnasium import wrappers
+    if module == "gymnasium.wrappers" and path != _WRITES_FILES:
+        from gymnasium import wrappers
 
-    return module == wrappers.__name__ and path in wrappers.__all__ and path != _WRITES_FILES
+        return path in wrappers.__all__
+    return name in TRUSTED or f"{module}.".startswith(("esbench.", "torch.optim."))
 
 
 def import_object(kind: str, name: str, base: type = object, or_function: bool = False) -> Any:
