@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from esbench import cli
+from esbench.core import process
 from esbench.core.user_code import FOLDERS
 
 Run: TypeAlias = Callable[..., tuple[int, str, str]]
@@ -22,14 +23,16 @@ Run: TypeAlias = Callable[..., tuple[int, str, str]]
 @contextlib.contextmanager
 def working_in(folder: Path) -> Iterator[None]:
     """Make ``folder`` the current one, and undo in the end what commands do to this process."""
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", list(sys.path))
         patch.setattr(sys, "argv", list(sys.argv))
         yield
     FOLDERS.clear()
-    signal.signal(signal.SIGTERM, before)
+    process._interrupts.clear()
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def execute(*arguments: str) -> int:

@@ -19,8 +19,14 @@ from esbench.cli import training_commands, policy_commands, gate_commands, readi
 # isort: on
 from esbench.app.display import complain
 from esbench.cli.app import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, app
-from esbench.core.errors import EsbenchError, UsageError
-from esbench.core.process import end_soon, open_streams, output_error
+from esbench.core.errors import EsbenchError, UsageError, limit_error
+from esbench.core.process import (
+    end_soon,
+    handle_interrupts,
+    is_interrupted,
+    open_streams,
+    output_error,
+)
 from esbench.core.user_code import FOLDERS
 
 __all__ = [
@@ -55,8 +61,10 @@ def main() -> None:
     open_streams()
     with contextlib.suppress(FileNotFoundError):  # the folder may be gone
         FOLDERS[:] = [os.getcwd()]  # noqa: PTH109
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    handle_interrupts()
     code = _run()
+    if is_interrupted():  # even if user code has swallowed it, or a full disk replaced it
+        code = EXIT_INTERRUPTED
     if error := output_error():
         complain(f"cannot print: {error.strerror}")
         code = code or EXIT_USAGE
@@ -75,10 +83,13 @@ def _run() -> int:
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
-    except OSError as error:
-        if error.filename is None:
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+        if limit := limit_error(error):
+            complain(str(limit))
+            return EXIT_USAGE
+        if getattr(error, "filename", None) is None:
             raise
-        complain(f"cannot open {error.filename!s}: {error.strerror}")
+        complain(f"cannot open {error.filename}: {error.strerror}")
         return EXIT_USAGE
     except Exception as error:
         message = getattr(error, "format_message", None)  # of an error of typer's

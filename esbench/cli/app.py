@@ -21,7 +21,8 @@ import typer.core
 
 from esbench.app import options
 from esbench.app.display import complain
-from esbench.core.errors import UsageError, as_training_errors
+from esbench.core.errors import EsbenchError, UsageError, as_training_errors
+from esbench.core.process import is_interrupted
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -236,7 +237,11 @@ def resumable() -> Iterator[None]:
     """Print the command that resumes what is interrupted, and exit."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EsbenchError) as error:
+        if isinstance(error, EsbenchError):
+            if not is_interrupted():
+                raise
+            complain(str(error))  # of saving
         command = shlex.join(["esbench", *sys.argv[1:]])
         complain(f"interrupted. Resume with: {command}")
         raise typer.Exit(EXIT_INTERRUPTED) from None

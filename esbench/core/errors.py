@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import inspect
 import math
 import os
 import re
+import resource
 import sysconfig
 import traceback
 from collections.abc import Container, Iterable, Iterator
@@ -27,6 +29,11 @@ LONGEST_LINE: Final = 2000
 MOST_CHARACTERS: Final = 1000  # of a message of user code
 # An error of user code must not end esbench, even if it asks for the end of the process.
 USER_CODE_ERRORS: Final = (Exception, SystemExit)
+LIMITS: Final = (
+    "expected fewer workers, or higher limits of processes (ulimit -u, pids.max), open files "
+    "(ulimit -n) and memory (ulimit -v); the same command resumes"
+)
+STARTING: Final = {"_execute_child", "_launch", "spawnv_passfds"}  # functions that fork
 _LIBRARIES: Final = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
 # Where the files of user code are not.
 _INSTALLED: Final = (
@@ -54,6 +61,11 @@ class NoBestPolicyError(UsageError):
 @final
 class DamagedTrialError(UsageError):
     """A stored trial cannot be read; the message names the file and the remedy."""
+
+
+@final
+class LimitError(UsageError):
+    """The machine refuses processes, threads, open files or memory; no trial is at fault."""
 
 
 @final
@@ -204,6 +216,37 @@ def as_training_errors(*others: type[BaseException]) -> Iterator[None]:
         if place or isinstance(error, SystemExit):
             raise TrainingError(f"user code failed: {error_text(error)}{place}") from error
         raise
+
+
+def limit_error(error: BaseException, task: str = "go on") -> LimitError | None:
+    """The error that a limit of the machine is; None if this one says something else."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, LimitError):
+            return cause
+        if _is_limit(cause):
+            return LimitError(f"cannot {task} ({error_text(cause)}): {LIMITS}")
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def memory_is_limited() -> bool:
+    """Whether ``ulimit -v`` limits the memory of this process."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def _is_limit(error: BaseException) -> bool:
+    match error:
+        case OSError(errno=errno.EMFILE | errno.ENFILE | errno.ENOMEM):
+            return True
+        case OSError(errno=errno.EAGAIN):  # other calls return it if they would wait
+            return traceback.extract_tb(error.__traceback__)[-1].name in STARTING
+        case RuntimeError():
+            return "can't start new thread" in str(error)
+        case ImportError():
+            return memory_is_limited() and "map segment" in str(error)
+        case _:
+            return memory_is_limited() and isinstance(error, MemoryError)
 
 
 def location(error: BaseException) -> str:

@@ -18,6 +18,8 @@ from esbench.core.json_text import parse_json
 
 # What ``safe_name`` needs of two labels, as the end of a message.
 DISTINCT_LABELS: Final = "expected labels that differ in letters, digits or . + -"
+LOG_BYTES: Final = 2**20
+LEFT_OUT: Final = re.compile(rb"\n\[(\d+) bytes are left out here\]\n")
 RESUMABLE: Final = "; what was saved before is intact, and the same command resumes from it"
 
 
@@ -154,6 +156,26 @@ def replace(path: Path, content: str | bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def shorten_log(path: str | Path) -> None:
+    """Keep the first and the last ``LOG_BYTES`` of a log that is four times as long.
+
+    Other processes may append to it; what they write in this moment can be lost.
+    """
+    with contextlib.suppress(OSError):  # there is no log, or no access
+        if Path(path).stat().st_size <= 4 * LOG_BYTES:
+            return
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        try:
+            size = os.fstat(descriptor).st_size
+            before = LEFT_OUT.match(os.pread(descriptor, 99, LOG_BYTES))
+            last = os.pread(descriptor, LOG_BYTES, size - LOG_BYTES)
+            left_out = size - 2 * LOG_BYTES + (int(before[1]) - len(before[0]) if before else 0)
+            os.ftruncate(descriptor, LOG_BYTES)
+            os.write(descriptor, b"\n[%d bytes are left out here]\n" % left_out + last)
+        finally:
+            os.close(descriptor)
 
 
 def remove_temporaries(folder: Path) -> None:

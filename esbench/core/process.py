@@ -1,19 +1,25 @@
-"""Standard streams, signals, settings that threads share, and the end of the process."""
+"""Standard streams, signals, limits, settings that threads share, and the end of the process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import resource
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Final, TextIO, final
+from pathlib import Path
+from typing import Final, NoReturn, TextIO, final
+
+from esbench.core.clock import within
+from esbench.core.errors import LIMITS, LimitError
 
 STANDARD: Final = (0, 1, 2)
+SPARE: Final = 64  # descriptors for short uses
 # Held by a thread that changes environment variables for a while, or copies them.
 ENVIRON: Final = threading.RLock()
 PATIENCE: Final = 5.0  # seconds for the threads and child processes that user code has left
@@ -34,6 +40,22 @@ class _Stream(io.FileIO):
             self.error = error
             _discard(self.fileno())
             return len(content)
+
+
+def reserve_descriptors(more: int) -> None:
+    """Raise the soft limit of open files, if that is needed, so that this many more fit.
+
+    LimitError if the hard limit is lower.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError):  # there is no such folder
+        needed = sum(1 for _ in Path("/dev/fd").iterdir()) + more + SPARE
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            if hard != resource.RLIM_INFINITY and hard < needed:
+                raise LimitError(
+                    f"{needed} open files are needed, at most {hard} allowed: {LIMITS}"
+                )
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def occupy_streams() -> None:
@@ -108,6 +130,34 @@ def _discard(number: int) -> None:
     os.set_inheritable(number, True)
 
 
+_interrupts: list[int] = []  # that ``interrupt`` has handled
+
+
+def interrupt(number: int, _: object) -> NoReturn:
+    """Handle a signal: raise KeyboardInterrupt, and remember it."""
+    _interrupts.append(number)
+    raise KeyboardInterrupt
+
+
+def is_interrupted() -> bool:
+    """Whether ``interrupt`` was called; user code can swallow or replace what it raises."""
+    return bool(_interrupts)
+
+
+def end_if_interrupted() -> None:
+    """Raises KeyboardInterrupt if ``interrupt`` was called."""
+    if _interrupts:
+        raise KeyboardInterrupt
+
+
+def handle_interrupts() -> None:
+    """Let Ctrl-C, unless it is ignored, and the termination signal interrupt this process."""
+    _interrupts.clear()
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
+
+
 @contextlib.contextmanager
 def interrupts_delayed() -> Iterator[None]:
     """Delay Ctrl-C, and a termination signal that Python handles, until the block has ended."""
@@ -168,7 +218,11 @@ def end_soon(code: int) -> None:
     """
 
     def end() -> None:
-        time.sleep(PATIENCE)
+        for seconds in within(PATIENCE):
+            time.sleep(seconds)
         os._exit(code)
 
-    threading.Thread(target=end, name="end", daemon=True).start()
+    try:
+        threading.Thread(target=end, name="end", daemon=True).start()
+    except RuntimeError:  # there are too many
+        os._exit(code)

@@ -17,6 +17,7 @@ import pickle
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -29,8 +30,16 @@ from typing import Any, Final, final
 
 import esbench
 from esbench.core import user_code
-from esbench.core.errors import UsageError
-from esbench.core.process import ENVIRON, end_soon, occupy_streams, open_streams
+from esbench.core.clock import join
+from esbench.core.errors import LIMITS, LimitError, UsageError, limit_error
+from esbench.core.process import (
+    ENVIRON,
+    PATIENCE,
+    end_soon,
+    occupy_streams,
+    open_streams,
+    reserve_descriptors,
+)
 
 # The package is loaded from its file, because the path of the child may have another one.
 START: Final = """
@@ -43,8 +52,11 @@ from esbench.engine.child_process import run_child
 run_child({descriptor})
 """
 SAME_HASHES: Final = {"PYTHONHASHSEED": "0"}  # sets of strings have one order in all children
+DESCRIPTORS: Final = 2  # of a child, in its parent
 GRACE: Final = 1.0  # seconds from SIGTERM to SIGKILL, for the processes that a child has left
+SEND_SECONDS: Final = 60  # until a child that does not read a message is killed
 UNGUARDED: Final = 78  # exit code of a child whose main module starts children
+LIMITED: Final = 71  # exit code of a child that a limit of the machine has kept from starting
 
 
 @final
@@ -102,27 +114,43 @@ class Child:
         """Start a process that runs ``main(parent, *arguments)``; all must be picklable.
 
         It has the environment variables of this process, ``SAME_HASHES`` and ``variables``.
+
+        LimitError if the machine refuses a further process.
         """
         self.owner = os.getpid()
         occupy_streams()  # otherwise the pipe could be one of them
         preparation, call = _preparation(), pickle.dumps((main, arguments))
         with ENVIRON:
             environment = {**os.environ, **SAME_HASHES, **(variables or {})}
-        self.connection, theirs = multiprocessing.Pipe()
-        with theirs:
-            code = START.format(package=esbench.__file__, descriptor=theirs.fileno())
-            flags = [*subprocess._args_from_interpreter_flags(), "-P"]  # type: ignore[attr-defined]
-            self.process = subprocess.Popen(
-                [spawn.get_executable(), *flags, "-c", code, main.__name__],  # for ps
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-            )
-        ours = socket.socket(fileno=os.dup(self.connection.fileno()))
-        self.watcher = threading.Thread(target=_watch, args=(self.process, ours), daemon=True)
-        self.watcher.start()
+        try:
+            self._start(main.__name__, environment)
+        except (OSError, RuntimeError) as error:
+            raise limit_error(error, "start a process") or error from None
         self.send((self.owner, main.__module__, preparation, call))
+
+    def _start(self, name: str, environment: Mapping[str, str]) -> None:
+        reserve_descriptors(DESCRIPTORS)
+        with contextlib.ExitStack() as failed:
+            self.connection, theirs = multiprocessing.Pipe()
+            failed.enter_context(self.connection)
+            ours = failed.enter_context(socket.socket(fileno=os.dup(self.connection.fileno())))
+            limit = struct.pack("ll", SEND_SECONDS, 0)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            with theirs:
+                code = START.format(package=esbench.__file__, descriptor=theirs.fileno())
+                flags = [*subprocess._args_from_interpreter_flags(), "-P"]  # type: ignore[attr-defined]
+                self.process = subprocess.Popen(
+                    [spawn.get_executable(), *flags, "-c", code, name],  # for ps
+                    stdin=subprocess.DEVNULL,
+                    env=environment,
+                    pass_fds=[theirs.fileno()],
+                    process_group=0,
+                )
+            failed.enter_context(self.process)
+            failed.callback(self.process.kill)
+            self.watcher = threading.Thread(target=_watch, args=(self.process, ours), daemon=True)
+            self.watcher.start()
+            failed.pop_all()
 
     def send(self, message: object) -> None:
         """Send a message; ignored by a dead child, which ``receive`` reports.
@@ -135,7 +163,10 @@ class Child:
                 "one that is made in the process that trains"
             )
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send(message)
+            try:
+                self.connection.send(message)
+            except BlockingIOError:
+                self.process.kill()
 
     def receive(self) -> Any:
         """Wait for the next message; None if the child is dead and has sent all that it could."""
@@ -145,12 +176,23 @@ class Child:
             return None
 
     def exit_code(self) -> int:
-        """Wait until the child and what it started have ended and return its exit code."""
-        self.watcher.join()
-        return self.process.returncode
+        """Wait until the child and what it started have ended and return its exit code.
 
-    def require_guard(self) -> None:
-        """Raises UsageError if the child has died because the user's script starts processes."""
+        A child that has closed its pipe, but does not end, is killed.
+        """
+        if not join([self.watcher], PATIENCE):
+            self.process.kill()
+            join([self.watcher], PATIENCE)
+        code = self.process.returncode
+        return -signal.SIGKILL if code is None else code
+
+    def require_start(self) -> None:
+        """Raises UsageError if a dead child could not start, so that another one cannot either.
+
+        That is because the user's script starts processes, or because of a limit of the machine.
+        """
+        if self.exit_code() == LIMITED:
+            raise LimitError(f"a process could not start: {LIMITS}")
         if self.exit_code() == UNGUARDED:
             raise UsageError(
                 "the worker processes import this script: put the training code below "
@@ -167,7 +209,7 @@ class Child:
 
 
 def require_main_process() -> None:
-    """End a child that is running the user's script, which it should import; see ``require_guard``.
+    """End a child that is running the user's script, which it should import; see ``require_start``.
 
     A child that starts processes ends likewise, but a lock, say, would stop it with another error.
     """
@@ -184,22 +226,30 @@ def wait_for(children: Sequence[Child], seconds: float | None = None) -> list[Ch
     return [owners[each] for each in wait(list(owners), seconds)]
 
 
-def end(children: Sequence[Child], patience: float | None = None) -> None:
-    """Terminate children; those that still run after ``patience`` seconds each are killed.
+def end(children: Sequence[Child]) -> None:
+    """Terminate children; those that still run after ``PATIENCE`` seconds are killed.
 
     Those of another process are left to it.
     """
     children = [child for child in children if child.owner == os.getpid()]
+    watchers = [child.watcher for child in children]
     try:
         for child in children:
             child.process.terminate()
-        for child in children:
-            child.watcher.join(patience)
+        join(watchers, PATIENCE)
     finally:  # even if an interrupt ends the waiting
         for child in children:
             child.process.kill()
-            child.exit_code()
+        join(watchers, PATIENCE)
+        for child in children:
             child.connection.close()
+
+
+def terminate(child: Child) -> None:
+    """Terminate a child, whose messages are still received; kill it after ``PATIENCE`` seconds."""
+    child.process.terminate()
+    if not join([child.watcher], PATIENCE):
+        child.process.kill()
 
 
 def run_child(descriptor: int) -> None:
@@ -210,15 +260,22 @@ def run_child(descriptor: int) -> None:
     open_streams()
     parent, code = Parent(Connection(descriptor)), 1
     try:
-        number, module, preparation, call = parent.receive()
-        threading.Thread(target=_end_with_parent, args=(number,), daemon=True).start()
-        _prepare(number, module, preparation)
-        main, arguments = pickle.loads(call)  # noqa: S301
-        main(parent, *arguments)
-        code = 0
+        try:
+            number, module, preparation, call = parent.receive()
+            threading.Thread(target=_end_with_parent, args=(number,), daemon=True).start()
+            _prepare(number, module, preparation)
+            main, arguments = pickle.loads(call)  # noqa: S301
+        except Exception as error:
+            if limit_error(error) is None:
+                raise
+            code = LIMITED
+        else:
+            main(parent, *arguments)
+            code = 0
     except ParentGoneError:
         os.killpg(0, signal.SIGKILL)
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         end_soon(code)
 
 

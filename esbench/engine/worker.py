@@ -15,6 +15,7 @@ from esbench.core.errors import (
     EnvironmentFailedError,
     UsageError,
     UserCodeError,
+    limit_error,
 )
 from esbench.core.escape import printable
 from esbench.engine.child_process import Parent, ParentGoneError
@@ -139,7 +140,9 @@ def worker_main(parent: Parent) -> None:
         except BaseException as error:  # of user code, which may raise anything
             # While it loads, this is no usage error: the trainer has made the environment.
             loads, is_usage = isinstance(message, Configure), isinstance(error, UsageError)
-            if is_usage and not (loads or isinstance(error, UserCodeError)):
+            if loads and (limit := limit_error(error)):
+                parent.send(limit)
+            elif is_usage and not (loads or isinstance(error, UserCodeError)):
                 parent.send(UsageError(str(error)))
             else:
                 text = str(error) if is_usage else reason(error)
@@ -188,7 +191,11 @@ def _redirect_output(log: str) -> None:
     """Redirect the output of this process to a file, including that of C libraries."""
     sys.stdout.flush()
     sys.stderr.flush()
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        descriptor = os.open(log, flags, 0o644)
+    except OSError:  # a full disk, say, on which the next row says so
+        descriptor = os.open(os.devnull, flags)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.close(descriptor)

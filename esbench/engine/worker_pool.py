@@ -8,7 +8,9 @@ episodes again, with the same seeds and therefore the same results.
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +18,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
+from esbench.core.clock import TICK, within
 from esbench.core.cores import usable_cores
-from esbench.core.errors import EsbenchError, TrainingError, UsageError, require_integer
+from esbench.core.errors import (
+    LIMITS,
+    EsbenchError,
+    LimitError,
+    TrainingError,
+    UsageError,
+    memory_is_limited,
+    require_integer,
+)
+from esbench.core.files import shorten_log
 from esbench.core.json_text import Json
+from esbench.core.process import PATIENCE, reserve_descriptors
 from esbench.core.processor import SINGLE_THREAD
-from esbench.engine.child_process import Child, end, wait_for
+from esbench.engine.child_process import DESCRIPTORS, Child, end, wait_for
 from esbench.engine.engine import Engine, Question
 from esbench.engine.jobs import EpisodeResult, Episodes, Job, Task, collect
 from esbench.engine.player import Suspended
@@ -42,7 +55,6 @@ from esbench.engine.worker import (
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 
 MAX_DEATHS: Final = 3
-PATIENCE: Final = 5.0  # seconds from SIGTERM to SIGKILL
 DEFAULT_SLOTS: Final = 72
 WORKERS_PER_CORE: Final = 8  # for environments that wait, such as those with a server
 FEW_WORKERS: Final = 64  # allowed on every machine
@@ -97,6 +109,7 @@ class WorkerPool(Engine):
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
         self._begin: Begin | None = None
+        self._looked = -math.inf  # when the size of the log was last looked at [s]
         self._pending: deque[Task] = deque()
 
     @property
@@ -126,6 +139,7 @@ class WorkerPool(Engine):
 
     def start(self) -> None:
         """Start the processes if none run, as ``configure`` does; they load in the background."""
+        reserve_descriptors(DESCRIPTORS * (self.size - len(self._workers)))
         while len(self._workers) < self.size:  # so ``close`` ends those that have started
             self._workers.append(self._start())
 
@@ -218,11 +232,13 @@ class WorkerPool(Engine):
             if message is not None:
                 self._move(worker, message.episodes)
                 continue
-            worker.child.require_guard()
+            worker.child.require_start()
             worker.deaths += 1
             lost = sorted(worker.held)
             if worker.deaths >= MAX_DEATHS:
-                raise TrainingError(_describe_deaths(worker, lost))
+                died = _describe_deaths(worker, lost)
+                limited = worker.loading and memory_is_limited()
+                raise LimitError(f"{died}: {LIMITS}") if limited else TrainingError(died)
             self._pending.extendleft(reversed(lost))
             self._replace(worker)
         for worker in self._workers if results else ():
@@ -263,7 +279,7 @@ class WorkerPool(Engine):
             raise UsageError(str(message))
         if message is not None:
             return message.value
-        worker.child.require_guard()
+        worker.child.require_start()
         if worker in self._workers:
             self._workers[self._workers.index(worker)] = self._start()
             end([worker.child])
@@ -276,8 +292,10 @@ class WorkerPool(Engine):
         }
         for child in playing:
             child.send(Halt())
-        while playing:
-            for child in wait_for(list(playing)):
+        for seconds in within(PATIENCE):
+            if not playing:
+                return
+            for child in wait_for(list(playing), seconds):
                 worker = playing[child]
                 match child.receive():
                     case Ready(slots):  # a replacement, which has received episodes at once
@@ -287,6 +305,9 @@ class WorkerPool(Engine):
                     case Halted() | None:  # ``step`` replaces a dead one
                         del playing[child]
                         worker.held, worker.sharing = set(), False
+        for child, worker in playing.items():  # ``step`` replaces it
+            child.process.kill()
+            worker.held, worker.sharing = set(), False
 
     def _await_ready(self) -> None:
         # A worker that dies meanwhile is replaced by ``play``.
@@ -302,7 +323,8 @@ class WorkerPool(Engine):
     ) -> Iterator[tuple[_Worker, Shared | None]]:
         """Wait for messages and add the results; yields shared episodes, and None for a death."""
         owners = {worker.child: worker for worker in workers}
-        for child in wait_for(list(owners), seconds):
+        self._limit_log()
+        for child in wait_for(list(owners), TICK if seconds is None else min(seconds, TICK)):
             worker = owners[child]
             match child.receive():
                 case Finished() as message:
@@ -319,10 +341,15 @@ class WorkerPool(Engine):
                 case message:
                     yield worker, message
 
+    def _limit_log(self) -> None:
+        if self._configuration is not None and time.monotonic() - self._looked >= TICK:
+            self._looked = time.monotonic()
+            shorten_log(self._configuration.log)
+
     def close(self) -> None:
         """End every worker process at once."""
         workers, self._workers, self._configuration = self._workers, [], None
-        end([worker.child for worker in workers], PATIENCE)
+        end([worker.child for worker in workers])
 
     def _start(self) -> _Worker:
         child = Child(worker_main, variables=SINGLE_THREAD)

@@ -17,9 +17,11 @@ from esbench.core.errors import (
     UsageError,
     UserCodeError,
     error_text,
+    limit_error,
 )
 from esbench.core.escape import printable
 from esbench.core.json_text import Json
+from esbench.core.process import end_if_interrupted
 from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
 from esbench.experiment.stored_trainer import backend_of, make_trainer, resumed_trainer
@@ -65,7 +67,7 @@ def check_each(trials: Sequence[Trial], check: Callable[[Trial], None]) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException:  # of user code, which may raise anything
-            continue
+            end_if_interrupted()
     if refused and len(refused) == len(distinct):
         raise refused[0]
 
@@ -162,9 +164,12 @@ def attempt(
     except (UsageError, KeyboardInterrupt, ParentGoneError):  # not of the trial
         raise
     except BaseException as error:  # stored with the trial; the grid continues
+        if limit := limit_error(error):
+            raise limit from error
         summary, details = error_text(error), printable(traceback.format_exc())
     finally:
         pool.progress = None
+    end_if_interrupted()  # which may be what user code has failed of
     recorder.fail(details)
     return "failed", f"{summary} (traceback in {trial.folder.path / 'error.txt'})"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias, final
 
+from esbench.core.clock import join
 from esbench.core.errors import error_text
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Outcome, Watcher
@@ -104,9 +105,8 @@ class _TrackerThread:
         """Wait until all is written, while every ``CLOSE_SECONDS`` at least one trial is."""
         self._closing.set()
         ended = -1
-        while self._thread.is_alive() and ended < self._ended:
+        while not join([self._thread], CLOSE_SECONDS) and ended < self._ended:
             ended = self._ended
-            self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             self._drop(f"it did not end a run within {CLOSE_SECONDS:g} s")
 

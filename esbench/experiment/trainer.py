@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
 from esbench.core.arrays import State
-from esbench.core.errors import UsageError, require_finite, shown
+from esbench.core.errors import (
+    USER_CODE_ERRORS,
+    UsageError,
+    message_of,
+    require_finite,
+    shown,
+)
+from esbench.core.process import end_if_interrupted
 from esbench.core.processor import warn_if_not_fixed
 from esbench.engine.engine import Engine, Stopwatch
 from esbench.engine.jobs import Episodes
@@ -190,7 +197,10 @@ class Trainer(ABC):
             if not any(self._ends_with(record) for record in untold):
                 self._train(limit)
         except KeyboardInterrupt:
-            self.save()
+            try:
+                self.save()
+            except USER_CODE_ERRORS as error:  # a full disk, or a search's own
+                self._pool.notice(f"the latest state is not saved: {message_of(error)}")
             raise
         self.save()
 
@@ -205,6 +215,7 @@ class Trainer(ABC):
         if stops:
             self.stopped = stops[0]
             return True
+        end_if_interrupted()
         now = time.monotonic()
         if now - self._saved >= max(CHECKPOINT_SECONDS, self._pause):
             self.save()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import signal
 import socket
@@ -15,13 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, NoReturn, TypeAlias, final
 
-from esbench.core.errors import EsbenchError, TrainingError, UsageError
+from esbench.core.clock import join
+from esbench.core.errors import EsbenchError, TrainingError, UsageError, limit_error
 from esbench.core.escape import printable
 from esbench.core.json_text import Json
-from esbench.core.process import interrupts_delayed
-from esbench.engine.child_process import Child, Parent, ParentGoneError, end
+from esbench.core.process import PATIENCE, interrupt, interrupts_delayed, is_interrupted
+from esbench.engine.child_process import Child, Parent, ParentGoneError, end, terminate
 from esbench.engine.engine import Engine
-from esbench.engine.worker_pool import PATIENCE
 from esbench.experiment.run_trial import attempt, check_spec, run_trial
 from esbench.experiment.trials import Start, Trial
 from esbench.experiment.watchers import ImportedCallback
@@ -105,7 +106,6 @@ class RemoteFolder:
         self._parent = parent
         self._temporary = TemporaryDirectory(prefix="esbench-")
         self.path = Path(self._temporary.name)
-        self._logged = 0  # bytes of the log that are sent
         self._records_members = False
 
     def __enter__(self) -> RemoteFolder:
@@ -137,11 +137,8 @@ class RemoteFolder:
     def _ask(self, name: str, argument: Any) -> Any:
         log = self.path / "log.txt"
         if log.exists():
-            with log.open("rb") as file:
-                file.seek(self._logged)
-                new = file.read()
-            self._logged += len(new)
-            self.send(Recorded("append_log", (new,), asked=False))
+            self.send(Recorded("append_log", (log.read_bytes(),), asked=False))
+            os.truncate(log, 0)
         self.send(Recorded(name, (argument,), asked=True))
         self._parent.wait()
         with interrupts_delayed():
@@ -159,12 +156,12 @@ def trial_main(
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as opened:
         try:
             pool = opened.enter_context(open_engine())
-        except EsbenchError as error:  # of a cluster that has changed
+            pool.notice = lambda text: parent.send(Notice(text))
+            pool.start()
+        except EsbenchError as error:  # of a cluster that has changed, or a limit of the machine
             parent.send(_sendable(error))
             return
-        pool.notice = lambda text: parent.send(Notice(text))
-        pool.start()
-        while True:
+        while not is_interrupted():
             try:
                 match parent.receive():
                     case Trial() as trial:
@@ -186,7 +183,7 @@ def trial_main(
 
 def _sendable(error: BaseException) -> EsbenchError:
     """An error that every process can load; its message is the traceback of an unexpected one."""
-    match error:
+    match limit_error(error) or error:
         case UsageError():
             return type(error)(str(error))
         case TrainingError():
@@ -195,9 +192,9 @@ def _sendable(error: BaseException) -> EsbenchError:
             return TrainingError(printable("".join(traceback.format_exception(error))))
 
 
-def _interrupt(*_: object) -> NoReturn:
+def _interrupt(number: int, frame: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the next one must not interrupt saving
-    raise KeyboardInterrupt
+    interrupt(number, frame)
 
 
 @final
@@ -230,13 +227,20 @@ class TrialServer:
                     raise TrainingError("the trials are being stopped")
                 if place not in self._children:
                     child = Child(trial_main, *arguments)
-                    self._children[place] = child
                     thread = threading.Thread(target=self._pass_on, args=(place, child))
                     thread.daemon = True
-                    thread.start()
+                    try:
+                        thread.start()
+                    except RuntimeError:
+                        end([child])
+                        raise
+                    self._children[place] = child
                     self._threads.append(thread)
                 self._children[place].send(work)
-        except Exception as error:  # such as too many processes
+        except Exception as error:
+            if limit := limit_error(error):
+                self._arrived.put((place, limit))
+                return
             with self._lock:
                 self._deaths[place] += 1
             self._arrived.put((place, Died(f"{type(error).__name__}: {error}")))
@@ -260,10 +264,7 @@ class TrialServer:
         """Let the process of a place, if any, save its trial and end; kill it if it does not."""
         with self._lock:
             if child := self._children.get(place):
-                child.process.terminate()
-                killer = threading.Timer(PATIENCE, self._kill, (place, child))
-                killer.daemon = True
-                killer.start()
+                threading.Thread(target=terminate, args=(child,), daemon=True).start()
 
     def stop(self) -> None:
         """Let every process save its trial and end."""
@@ -276,13 +277,11 @@ class TrialServer:
         """Wait until every process has ended; kill those that do not."""
         self.stop()
         try:
-            for thread in self._threads:
-                thread.join(PATIENCE)
+            join(self._threads, PATIENCE)
         finally:
             for place, child in list(self._children.items()):
                 self._kill(place, child)
-            for thread in self._threads:
-                thread.join()
+            join(self._threads, PATIENCE)
 
     def _kill(self, place: int, child: Child) -> None:
         with self._lock:
@@ -293,7 +292,7 @@ class TrialServer:
         while (message := child.receive()) is not None:
             self._arrived.put((place, message))
         try:
-            child.require_guard()
+            child.require_start()
         except UsageError as error:
             self._arrived.put((place, error))
         died = Died(child.cause_of_death())

@@ -15,9 +15,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from esbench.core.errors import DamagedTrialError, EsbenchError
+from esbench.core.clock import TICK, RunningTime
+from esbench.core.errors import (
+    LIMITS,
+    DamagedTrialError,
+    EsbenchError,
+    LimitError,
+    memory_is_limited,
+)
 from esbench.core.json_text import Json
 from esbench.core.process import interrupts_delayed
+from esbench.core.units import counted
 from esbench.engine.engine import Engine, Joined, Lost, Node, Nodes
 from esbench.engine.worker_pool import MAX_DEATHS
 from esbench.experiment.run_trial import check_each, outcome_without_training
@@ -44,7 +52,7 @@ from esbench.experiment.watchers import (
 from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
 
-POLL_SECONDS: Final = 0.5  # between two looks for nodes that have joined, and at the clocks
+SAVE_SECONDS: Final = 60.0  # without a message, from the end of a grid until its trials are killed
 
 Layout: TypeAlias = Callable[[Sequence[int], int], tuple[int, Callable[[], Engine]]]
 """From the budgets of a node's share of the trials and its cores: how many run there at once, and
@@ -176,11 +184,15 @@ class TrialScheduler:
         try:
             for node in {place.node for place in self._places}:
                 node.call("stop")
-            while self._inbox or any(place.run for place in self._places):
+            running, heard = RunningTime(), 0.0
+            while any(place.run for place in self._places) and running() - heard < SAVE_SECONDS:
                 self._receive()
                 while self._inbox:
+                    heard = running()
                     with contextlib.suppress(EsbenchError):  # the first one has ended the grid
                         self._handle()
+            if killed := sum(place.run is not None for place in self._places):
+                self._tell(f"{counted(killed, 'trial')} did not end, and resume where last saved")
         finally:
             for lock in self._locks.values():
                 lock.close()
@@ -295,7 +307,7 @@ class TrialScheduler:
     def _receive(self) -> None:
         """Wait for messages."""
         if not self._inbox:
-            self._nodes.wait(POLL_SECONDS)
+            self._nodes.wait(TICK)
             self._take()
 
     def _take(self) -> None:
@@ -379,8 +391,12 @@ class TrialScheduler:
             self._pending.appendleft(run)
             return WatcherCall("trial_died", (cause,))
         died = f"its process died {run.deaths} times without a new generation, last by {cause}"
-        folder.fail(f"{exceeded or died}\n")
-        self._close(place, run)
+        try:
+            if not (exceeded or run.generation) and memory_is_limited():
+                raise LimitError(f"{run.trial.name}: {died}: {LIMITS}")
+            folder.fail(f"{exceeded or died}\n")
+        finally:
+            self._close(place, run)
         return WatcherCall("trial_ended", ("failed", exceeded or died))
 
     def _close(self, place: _Place, run: _Run) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, final
 
+from esbench.core.clock import RunningTime
 from esbench.core.errors import UsageError, UserCodeError, require_finite, require_integer, shown
 from esbench.core.json_text import Json
 from esbench.core.settings import MOST
@@ -185,7 +185,10 @@ UNLIMITED: Final = Limits()
 
 @final
 class Clock:
-    """The time of a trial, or of its check, in the processes that run it."""
+    """The time of a trial, or of its check, in the processes that run it.
+
+    ``check`` is called every ``TICK`` seconds, so that time in which nothing could run is no part.
+    """
 
     def __init__(self) -> None:
         self._spent = 0.0
@@ -194,19 +197,20 @@ class Clock:
 
     def start(self) -> None:
         """A process begins or continues the trial."""
-        self._started = self._heard = time.monotonic()
+        self._running, self._heard = RunningTime(), 0.0
 
     def stop(self) -> None:
         """The process is gone; no time passes until the next one starts."""
-        self._spent += time.monotonic() - self._started
+        self._spent += self._running()
 
     def note_progress(self) -> None:
         """An episode has ended, or the trial has come further."""
-        self._heard = time.monotonic()
+        self._heard = self._running()
 
     def check(self, trial: Trial, limits: Limits, watcher: Watcher) -> str:
         """The exceeded limit as a sentence, or an empty one; also gives the hint, once."""
-        silent, total = (time.monotonic() - since for since in (self._heard, self._started))
+        total = self._running()
+        silent = total - self._heard
         if silent >= HINT_SECONDS and not self._hinted:
             self._hinted = True
             watcher.trial_silent(trial, HINT_SECONDS)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
+from esbench.core.clock import within
 from esbench.core.errors import EsbenchError, TrainingError, UsageError
 from esbench.core.user_code import FOLDERS
 from esbench.engine.engine import Cluster, Joined, Lost, Node
@@ -135,11 +136,11 @@ class RayNodes(Cluster):
             for node in self._nodes.values():
                 node.ask_software(self._code)
         self._look()
-        end = time.monotonic() + START_SECONDS
-        while checks := [ref for ref, (_, is_check) in self._calls.items() if is_check]:
-            if (left := end - time.monotonic()) <= 0:
+        for seconds in within(START_SECONDS):
+            checks = [ref for ref, (_, is_check) in self._calls.items() if is_check]
+            if not checks:
                 break
-            self._ray.wait(checks, timeout=left)
+            self._ray.wait(checks, timeout=seconds)
             self._settle()
 
     def share(self, value: object) -> Any:

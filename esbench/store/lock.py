@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from esbench.core.clock import within
 from esbench.core.errors import UsageError
 
 PATIENCE_SECONDS: Final = 0.5
@@ -26,13 +27,14 @@ def take(lock: IO[bytes]) -> bool:
     open for reading and writing: NFS requires the first for a shared lock, the second for an
     exclusive one.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not _locked(lock, fcntl.LOCK_EX):
-        if not _locked(lock, fcntl.LOCK_SH) or time.monotonic() >= deadline:
+    for _ in within(PATIENCE_SECONDS):
+        if _locked(lock, fcntl.LOCK_EX):
+            return True
+        if not _locked(lock, fcntl.LOCK_SH):
             return False
         fcntl.flock(lock, fcntl.LOCK_UN)
         time.sleep(PAUSE_SECONDS)
-    return True
+    return False
 
 
 def release(lock: IO[bytes]) -> None:

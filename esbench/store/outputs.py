@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from esbench.core.clock import within
 from esbench.core.errors import UsageError
 from esbench.core.files import disk_errors, replace
 from esbench.store.lock import PAUSE_SECONDS, take
@@ -65,8 +66,8 @@ def only_writer(folder: Path) -> Iterator[None]:
             the file system refuses.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    path, deadline = folder / ".lock", time.monotonic() + PATIENCE_SECONDS
-    while True:
+    path = folder / ".lock"
+    for _ in within(PATIENCE_SECONDS):
         with disk_errors(folder, then=""):
             folder.mkdir(parents=True, exist_ok=True)
             lock = path.open("a+b")
@@ -80,11 +81,8 @@ def only_writer(folder: Path) -> Iterator[None]:
                         for each in missing:
                             each.rmdir()
                 return
-        if time.monotonic() >= deadline:
-            raise UsageError(
-                f"another process writes to {folder}; run the command again when it has ended"
-            )
         time.sleep(PAUSE_SECONDS)
+    raise UsageError(f"another process writes to {folder}; run the command again when it has ended")
 
 
 def _is_at(lock: IO[bytes], path: Path) -> bool:

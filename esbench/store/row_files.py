@@ -52,9 +52,10 @@ class AppendedFile(ABC):
 
     def close(self) -> None:
         """Close the file if it is open."""
-        if self._file is not None:
-            self._file.close()
-            self._file = self._digest = None
+        file, self._file, self._digest = self._file, None, None
+        if file is not None:
+            with disk_errors(self.path):  # some file systems report only here that they are full
+                file.close()
 
 
 _TYPES: Final[dict[str, Any]] = {

@@ -28,7 +28,14 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 
 from esbench.core.errors import UsageError
-from esbench.core.files import RESUMABLE, disk_errors, read_bytes, remove_temporaries, replace
+from esbench.core.files import (
+    RESUMABLE,
+    disk_errors,
+    read_bytes,
+    remove_temporaries,
+    replace,
+    shorten_log,
+)
 from esbench.core.json_text import Json
 from esbench.core.user_code import trust
 from esbench.grids.trial_spec import TrialSpec, differences, extends, stored_spec
@@ -317,6 +324,7 @@ class TrialFolder:
         path = self.path / "log.txt"
         with disk_errors(path), path.open("ab") as file:
             file.write(output)
+        shorten_log(path)
 
     def close(self) -> None:
         """Close the files that are appended to."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from watchers import Watcher, run
 
+from esbench.core import process
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.behaviors.behavior import Behavior, SlotView
 from esbench.experiment.run_grid import run_grid
@@ -135,3 +136,17 @@ def test_a_stopped_trial_killed_while_it_was_scored_is_not_trained_further(
     again = json.loads(result.read_text())
     assert (again["generations"], again["stopped"]) == (2, "enough")
     assert again["returns"] == whole["returns"]
+
+
+def test_a_trial_that_fails_because_of_an_interrupt_is_not_stored_as_failed(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = make_trial()
+
+    def interrupted(_: object) -> None:  # user code that catches everything
+        monkeypatch.setattr(process, "_interrupts", [2])
+        raise RuntimeError("hostile")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid([trial], pool, Watcher(), callbacks=[interrupted])
+    assert trial.folder.status == "partial"

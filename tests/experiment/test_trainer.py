@@ -8,7 +8,7 @@ import pytest
 from trainers import Memory, results, train
 
 from esbench.algorithms.openai_es import OpenAIES
-from esbench.core.errors import TrainingError
+from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.jobs import CENTER, Task
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
@@ -335,3 +335,23 @@ def test_an_interrupt_before_the_callbacks_delays_them(
     again.load_state_dict(trainer.state_dict(), trainer.history)
     assert again.train(callbacks=callbacks) == Stop("two")
     assert (again.progress.generation, seen) == (2, [1, 2])
+
+
+@pytest.mark.parametrize("error", [UsageError("the disk is full"), RuntimeError("no state")])
+def test_an_interrupt_is_not_replaced_by_an_error_of_saving(
+    make_spec: Spec, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    told: list[str] = []
+
+    def fail(_: object) -> None:
+        raise error
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    memory = Memory()
+    memory.checkpoint = fail  # type: ignore[method-assign]
+    monkeypatch.setattr(pool, "notice", told.append)
+    with SearchTrainer(make_spec(), pool, memory) as trainer, pytest.raises(KeyboardInterrupt):
+        trainer.train(callbacks=interrupt)
+    assert str(error) in told[0]

@@ -19,6 +19,7 @@ from stored_trials import content
 from watchers import Watcher
 from watchers import run as run_here
 
+from esbench.core import clock as core_clock
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
@@ -270,17 +271,22 @@ def test_a_limit_is_exceeded_when_it_is_reached() -> None:
     assert UNLIMITED.exceeded(1e9, 1e9) == ""
 
 
-def test_the_clock_of_a_trial_stops_between_its_processes(
+def test_the_clock_of_a_trial_counts_only_what_its_processes_could_run(
     make_trial: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, watcher, trial = [100.0], Watcher(), make_trial()
-    monkeypatch.setattr(limits_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(core_clock, "time", SimpleNamespace(monotonic=lambda: now[0]))
     clock = Clock()
 
     def look(**limits: float) -> bool:
         return bool(clock.check(trial, Limits(**limits), watcher))
 
-    now[0] += 9
+    def run_for(seconds: float) -> None:
+        for _ in range(round(2 * seconds)):
+            now[0] += 0.5
+            look()
+
+    run_for(9)
     assert (look(episode=9), look(trial=9), look(episode=10, trial=10)) == (True, True, False)
     clock.note_progress()
     assert (look(episode=1), look(trial=9)) == (False, True)
@@ -288,10 +294,12 @@ def test_the_clock_of_a_trial_stops_between_its_processes(
     now[0] += 1000
     clock.start()
     assert (look(episode=1), look(trial=9), look(trial=10)) == (False, True, False)
-    now[0] += 1
+    now[0] += 1000  # the container is frozen
+    assert (look(episode=1), look(trial=10)) == (False, False)
+    run_for(0.5)
     assert (look(episode=1), look(trial=10)) == (True, True)
     assert not watcher.silent
-    now[0] += 60
+    run_for(60)
     look(), look()
     assert watcher.silent == [trial.name]
 
@@ -332,7 +340,7 @@ class MortalChild:
         self.sent: list[object] = []
         self.ends = threading.Event()
         self.made.append(self)
-        self.require_guard = nullcontext
+        self.require_start = nullcontext
 
     def send(self, work: object) -> None:
         self.sent.append(work)

@@ -1,5 +1,6 @@
 import contextlib
 import dataclasses
+import errno
 import math
 import os
 import subprocess
@@ -14,7 +15,7 @@ from fake_trials import make_records
 from watchers import run
 
 from esbench.core.errors import UsageError
-from esbench.core.files import read_bytes
+from esbench.core.files import LEFT_OUT, LOG_BYTES, read_bytes
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.results.data_frames import load_results, load_scores
@@ -279,3 +280,57 @@ def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: Work
         load_results(empty)
     with pytest.raises(UsageError, match="no folder"):
         load_results(root / "nowhere")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda folder: folder.append(record(2)),
+        lambda folder: folder.checkpoint(state(1)),
+        lambda folder: folder.finish({"score": 1.0}),
+        lambda folder: folder.fail("hostile"),
+        lambda folder: folder.append_log(b"output"),
+        lambda folder: folder.record_nodes({"nodes": [], "mixed": {}}),
+        lambda folder: folder.close(),
+    ],
+    ids=["row", "checkpoint", "result", "error", "log", "nodes", "close"],
+)
+def test_a_disk_that_refuses_is_named_and_what_is_saved_stays(
+    saved: TrialFolder, monkeypatch: pytest.MonkeyPatch, work: Any, code: int
+) -> None:
+    class Full(contextlib.nullcontext["Full"]):
+        """A file whose methods fail."""
+
+        def __enter__(self) -> "Full":
+            return self
+
+        def __getattr__(self, name: str) -> Any:
+            def fail(*_: object) -> None:
+                raise OSError(code, os.strerror(code))
+
+            return fail
+
+    saved.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda *_: Full())
+        patch.setattr(saved._metrics, "_file", Full())
+        with pytest.raises(UsageError, match=os.strerror(code)):
+            work(saved)
+    assert checkpointed(saved)["progress"]["generation"] == 1
+
+
+def test_a_long_log_keeps_its_first_and_its_last_bytes(tmp_path: Path) -> None:
+    folder, written = TrialFolder(tmp_path), b""
+    for number in range(100):
+        part = b"%d " % number * 40_000
+        folder.append_log(part)
+        written += part
+    log = (tmp_path / "log.txt").read_bytes()
+    assert len(log) <= 4 * LOG_BYTES
+    first, second = log[:LOG_BYTES], log[LOG_BYTES:]
+    marked = LEFT_OUT.match(second)
+    assert marked is not None
+    kept = second[marked.end() :]
+    assert (first, kept[-LOG_BYTES:]) == (written[:LOG_BYTES], written[-LOG_BYTES:])
+    assert int(marked[1]) == len(written) - len(first) - len(kept)

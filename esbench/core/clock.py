@@ -1,0 +1,47 @@
+"""Waiting with a limit that does not count the time in which this process could not run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from threading import Thread
+from typing import Final, final
+
+TICK: Final = 0.5  # seconds between two looks at a clock, at most
+LATE: Final = 2 * TICK
+
+
+@final
+class RunningTime:
+    """The seconds in which this process could run; look at it every ``TICK`` seconds.
+
+    A look that comes much later is that of a process that was stopped (Ctrl-Z) or frozen with its
+    container, and all that it waits for, too. The time until then counts as one ``TICK``.
+    """
+
+    def __init__(self) -> None:
+        self._last, self._total = time.monotonic(), 0.0
+
+    def __call__(self) -> float:
+        """The seconds so far."""
+        now = time.monotonic()
+        since, self._last = now - self._last, now
+        self._total += since if since <= LATE else TICK
+        return self._total
+
+
+def within(seconds: float) -> Iterator[float]:
+    """Yield how long to wait next, until the process could run for so many seconds."""
+    running = RunningTime()
+    while (left := seconds - running()) > 0:
+        yield min(left, TICK)
+
+
+def join(threads: Sequence[Thread], seconds: float) -> bool:
+    """Wait until threads have ended, at most so long in all; whether they have."""
+    for wait in within(seconds):
+        running = [thread for thread in threads if thread.is_alive()]
+        if not running:
+            break
+        running[0].join(wait)
+    return not any(thread.is_alive() for thread in threads)
