@@ -83,20 +83,17 @@ def _run() -> int:
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
-    except (MemoryError, OSError, RuntimeError, ImportError) as error:
-        if limit := limit_error(error):
-            complain(str(limit))
-            return EXIT_USAGE
-        if getattr(error, "filename", None) is None:
-            raise
-        complain(f"cannot open {error.filename}: {error.strerror}")
-        return EXIT_USAGE
     except Exception as error:
         message = getattr(error, "format_message", None)  # of an error of typer's
-        if message is None:
+        if limit := limit_error(error):
+            complain(str(limit))
+        elif isinstance(error, OSError) and error.filename is not None:
+            complain(f"cannot open {error.filename}: {error.strerror}")
+        elif message is not None:
+            said = _plain(message(), sys.argv[1:])
+            complain(str(UsageError(said or "expected a command; see: esbench --help")))
+        else:
             raise
-        said = _plain(message(), sys.argv[1:])
-        complain(str(UsageError(said or "expected a command; see: esbench --help")))
         return EXIT_USAGE
 
 

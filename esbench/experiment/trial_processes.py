@@ -183,7 +183,8 @@ def trial_main(
 
 def _sendable(error: BaseException) -> EsbenchError:
     """An error that every process can load; its message is the traceback of an unexpected one."""
-    match limit_error(error) or error:
+    error = limit_error(error) or error
+    match error:
         case UsageError():
             return type(error)(str(error))
         case TrainingError():
