@@ -1,14 +1,17 @@
-from .agents.agent import check_agent, register_agent
+from .agents.agent import register_agent
 from .algorithms.algorithm_checker import check_algorithm
 from .algorithms.base import Algorithm, register_algorithm
 from .app.api import (
-    check_environment,
     list_agents,
     list_algorithms,
     list_environments,
     list_policies,
     make_algorithm,
     make_trainer,
+)
+from .app.checking import (
+    check_agent,
+    check_environment,
 )
 from .app.gating import (
     baseline,

@@ -93,3 +93,15 @@ class Draws(Predictor):
         """Take no step."""
         random.random()
         return lambda _: 0
+
+
+class Sees:
+    """An agent that requires observations of a shape."""
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.shape = shape
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any:
+        """Take no step."""
+        assert env.observation_space.shape == self.shape
+        return lambda _: 0

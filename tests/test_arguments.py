@@ -2,6 +2,7 @@
 
 import datetime
 import enum
+import functools
 import json
 from collections import namedtuple
 from decimal import Decimal
@@ -11,8 +12,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 import esbench
+from esbench.agents.agent import OwnAgent, make_agent
+from esbench.algorithms.csa_es import CSAESSettings
 from esbench.core.arguments import plain, received
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
@@ -40,12 +44,37 @@ class Keeps(gymnasium.Env[Any, Any]):
 gymnasium.register("Keeps-v0", Keeps, max_episode_steps=3)
 
 
+class Learns:
+    """Keeps its arguments."""
+
+    def __init__(self, given: Any = None, goal: Any = (0, 2)) -> None:
+        self.kept = {"given": given, "goal": goal}
+
+    def train(self, env: Any, env_steps: int, seed: int) -> Any: ...
+
+
+def learner(settings: dict[str, Any]) -> dict[str, Any]:
+    """What an agent of the user gets in another process."""
+    name = f"{__name__}:Learns"
+    spec = stored(trial({}, algorithms={name: settings}))
+    agent = make_agent(Learns, spec.algorithm.settings, lambda: Keeps(), 0, name)
+    assert isinstance(agent, OwnAgent)
+    kept: dict[str, Any] = agent._learner.kept
+    return kept
+
+
+def stored(spec: TrialSpec) -> TrialSpec:
+    """A trial in another process, which reads ``trial.json``."""
+    found = parse(TrialSpec, json.loads(json.dumps(spec.as_json())), "stored")
+    assert found == spec
+    assert found.hash == spec.hash
+    return found
+
+
 def made(spec: TrialSpec) -> dict[str, Any]:
-    """What the environment of a trial gets in another process, which reads ``trial.json``."""
-    stored = parse(TrialSpec, json.loads(json.dumps(spec.as_json())), "stored")
-    assert stored == spec
-    assert stored.hash == spec.hash
-    env: Any = make_environment(stored.environment.id, stored.environment.kwargs)
+    """What the environment of a trial gets in another process."""
+    environment = stored(spec).environment
+    env: Any = make_environment(environment.id, environment.kwargs)
     kept: dict[str, Any] = env.unwrapped.kept
     return kept
 
@@ -79,8 +108,41 @@ CARRIED: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("case", CARRIED)
 def test_an_argument_is_carried_with_its_type(case: str) -> None:
     value, expected = CARRIED[case]
-    found = made(trial({"given": value}))["given"]
-    assert repr(found) == repr(expected)
+    in_environment = made(trial({"given": value}))["given"]
+    in_agent = learner({"given": [value]})["given"]  # one value, no sweep
+    assert repr(in_environment) == repr(in_agent) == repr(expected)
+
+
+def test_a_tuple_is_a_sweep_where_a_setting_has_a_type_and_a_value_for_an_agent() -> None:
+    of_search = esbench.expand(
+        {"environments": ["Keeps-v0"], "algorithms": {"snes": {"sigma": (0.1, 0.2)}}}
+    )
+    assert len({each.spec.hash for each in of_search if each.spec.seed == 0}) == 2
+    assert learner({"given": (1, 2), "goal": [[3, 4]]}) == {"given": (1, 2), "goal": (3, 4)}
+    name = f"{__name__}:Learns"
+    with esbench.make_trainer(name, env="Keeps-v0", workers=1, given=(1, [2])) as trainer:
+        assert learner(trainer.spec.algorithm.settings.model_extra or {})["given"] == (1, [2])
+
+
+class Steps(torch.optim.SGD):
+    def __init__(self, params: Any, lr: float, betas: Any = (1, 2), given: Any = None) -> None:
+        assert isinstance(betas, tuple)
+        assert given == (1, [2])
+        super().__init__(params, lr)
+
+
+class FreeSettings(CSAESSettings):
+    anything: Any = None
+    numbers: tuple[int, ...] = ()
+
+
+def test_the_settings_of_a_search_keep_tuples_or_refuse_them() -> None:
+    settings = {"betas": [3, 4], "given": (1, [2])}
+    make = functools.partial(esbench.make_algorithm, num_params=2)
+    make("openai_es", optimizer=Steps, optimizer_settings=settings)
+    assert parse(FreeSettings, {"numbers": (1, 2), "anything": [1]}, "it").numbers == (1, 2)
+    with pytest.raises(UsageError, match=r"anything = .*expected a list, or a type such as"):
+        parse(FreeSettings, {"anything": {"a": [(1, 2)]}}, "it")
 
 
 REFUSED: dict[str, Any] = {
@@ -108,6 +170,7 @@ PLACES: dict[str, Any] = {
         "environment": {"Keeps-v0": {"wrappers": [{"wrapper": "a:B", "x": value}]}},
     },
     "algorithms.snes.sigma": lambda value: {"kwargs": {}, "algorithms": {"snes": {"sigma": value}}},
+    "Learns.x": lambda value: {"kwargs": {}, "algorithms": {f"{__name__}:Learns": {"x": value}}},
     "policy.x": lambda value: {"kwargs": {}, "policy": {"template": "a:B", "x": value}},
 }
 
@@ -115,7 +178,7 @@ PLACES: dict[str, Any] = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", REFUSED)
 def test_an_argument_that_json_cannot_hold_is_named_with_its_type(place: str, kind: str) -> None:
-    if place == "algorithms.snes.sigma" and kind in {"PosixPath", "Point"}:
+    if place in {"algorithms.snes.sigma", "Learns.x"} and kind in {"PosixPath", "Point"}:
         return  # settings have types
     with pytest.raises(UsageError) as refused:
         trial(**PLACES[place](REFUSED[kind]))

@@ -10,28 +10,21 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final, final
 
-import gymnasium
-import numpy as np
 from pydantic import ConfigDict
 
-from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment, in_space
+from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment
 from esbench.agents.model_policy import ModelPolicy
+from esbench.core.arguments import received
 from esbench.core.arrays import State
 from esbench.core.errors import (
     TrainingError,
-    UsageError,
     UserCodeError,
-    as_training_errors,
     error_text,
     require_keywords,
 )
-from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
 from esbench.core.registry import Registry
-from esbench.core.settings import Count, TrainerSettings, parse
+from esbench.core.settings import Count, TrainerSettings
 from esbench.core.user_code import import_object
-
-SEED: Final = 1  # of an agent that is checked
-OBSERVATIONS: Final = 20
 
 
 class AgentSettings(TrainerSettings, ABC):
@@ -134,7 +127,7 @@ class OwnAgent(Agent):
         arguments = settings.model_extra or {}
         require_keywords(f"agent {name!r}", cls, arguments)
         try:
-            self._learner = cls(**arguments)
+            self._learner = cls(**received(cls, arguments))
         except Exception as error:  # a user's constructor may raise anything
             raise UserCodeError(f"agent {name!r} cannot be made ({error_text(error)})") from error
 
@@ -224,76 +217,3 @@ def _policy_of(found: Any, owner: str, trained_in: Environment) -> ActingPolicy:
         f"{owner} returned {type(found).__name__}; expected a policy with act(observation) or "
         "predict(observation), or a function of the observation"
     )
-
-
-@final
-class _Numbered(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment whose episodes have the seeds 0, 1, 2, ..., as in training."""
-
-    _episodes = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self._episodes += 1
-        return self.env.reset(seed=self._episodes - 1, options=options)
-
-
-def check_agent(cls: type, env: str = "CartPole-v1", env_steps: int = 500, **settings: Any) -> None:
-    """Check an agent of your own: that it trains, hands over a policy and depends on its seed only.
-
-    Args:
-        cls: a class with ``train(env, env_steps, seed)``, or a subclass of ``Agent``.
-        env: the name of an environment of Gymnasium.
-        env_steps: steps of training; they are made twice.
-        settings: settings, or arguments of the constructor.
-
-    Raises:
-        UsageError: the class is no agent, or a setting is wrong.
-        TrainingError: the class cannot be trained; the message says why.
-
-    >>> class Still:
-    ...     def train(self, env, env_steps, seed):
-    ...         return lambda observation: 0
-    >>> check_agent(Still)
-    """
-    name = getattr(cls, "__qualname__", str(cls))
-    if not is_agent_class(cls):
-        raise UsageError(
-            f"agent {name!r} is no agent; expected a class with train(env, env_steps, seed), or a "
-            "subclass of esbench.agents.agent.Agent"
-        )
-    typed = parse(agent_settings(cls), settings, f"check_agent({name})")
-    watch = GeneratorWatch(shared_generators())
-    first = _actions(cls, name, typed, env, env_steps)
-    drawn = watch.drawn()
-    second = _actions(cls, name, typed, env, env_steps)
-    if any(not np.array_equal(*pair) for pair in zip(first, second, strict=True)):
-        raise TrainingError(
-            f"{name} chose other actions when it was trained again; expected that its random "
-            "numbers depend on the seed alone"
-        )
-    if generator := redrawn(drawn, watch.drawn()):
-        raise TrainingError(
-            f"{name} draws from the generator {generator} and does not seed it; expected that its "
-            "random numbers depend on the seed alone"
-        )
-
-
-def _actions(cls: Any, name: str, settings: Any, env: str, env_steps: int) -> list[Any]:
-    """What the policy of a newly trained agent does for the same observations."""
-    made: list[Environment] = []
-
-    def make_environment() -> Environment:
-        made.append(_Numbered(gymnasium.make(env)))
-        return made[-1]
-
-    with as_training_errors():
-        agent = make_agent(cls, settings, make_environment, SEED, name)
-        agent.learn(env_steps)
-        policy = agent.policy
-        if policy is None:
-            raise TrainingError(f"{name} has no policy after training; expected one")
-        space, actions = made[0].observation_space, made[0].action_space
-        space.seed(SEED)
-        policy.reset()
-        chosen = [policy.act(space.sample()) for _ in range(OBSERVATIONS)]
-        return [in_space(actions, action, f"the policy of {name}") for action in chosen]

@@ -23,6 +23,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms.search_settings import NonNegative, Positive
+from esbench.core.arguments import received
 from esbench.core.arrays import State, Vector, with_arrays, without_arrays
 from esbench.core.errors import UsageError, require_keywords, unknown
 from esbench.core.settings import Settings, parse
@@ -363,7 +364,7 @@ def _maker(
     if cls is None:
         raise unknown("optimizer", name, {*torch_optimizers(), *RULES})
     require_keywords(f"optimizer {name}", cls, settings, others=NOT_SETTINGS)
-    given = {"lr": learning_rate, **settings}
+    given = {"lr": learning_rate, **received(cls, settings)}
     return lambda size: TorchOptimizer(cls, size, given, is_own=is_own)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from esbench.algorithms.shaping import Shaping
+from esbench.core.arguments import Arguments
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, shown
 from esbench.core.population import Growth
@@ -91,7 +92,7 @@ OptimizerName: TypeAlias = Annotated[
     ),
 ]
 OptimizerSettings: TypeAlias = Annotated[
-    dict[str, Any],
+    Arguments,
     _about("Further arguments of the optimizer, such as momentum, max_speed or betas."),
 ]
 WeightDecay: TypeAlias = Annotated[
@@ -212,12 +213,12 @@ class SigmaSettings(AlgorithmSettings, ABC):
     """Alternative to sigma: the expected distance between a member and the center, so that sigma is
     radius / sqrt(P) for P parameters [parameter units]."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _radius_displaces_the_default(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("radius") is not None and "sigma" not in values:
-            return {**values, "sigma": None}
-        return values
+    @model_validator(mode="after")  # one "before" would refuse lists for tuples of subclasses
+    def _radius_displaces_the_default(self) -> SigmaSettings:
+        if self.radius is not None and "sigma" not in self.model_fields_set:
+            self.__dict__["sigma"] = None
+            self.model_fields_set.add("sigma")
+        return self
 
     @model_validator(mode="after")
     def _check_deviations(self) -> SigmaSettings:

@@ -23,7 +23,7 @@ from esbench.core.user_code import import_name
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
-from esbench.grids.trial_spec import EnvironmentSpec, is_agent
+from esbench.grids.trial_spec import is_agent
 from esbench.policies.policy import POLICIES
 
 MOST_SEED: Final = 2**64  # of a search without a trial
@@ -198,7 +198,7 @@ def make_trainer(
     require_integer("seed", seed, 0, LARGEST_SEED)
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
-        key: [list(value)] if isinstance(value, list | tuple) else _named(key, value)
+        key: [value] if isinstance(value, list | tuple) else _named(key, value)
         for key, value in settings.items()
     }
     name = _named("algorithm", algorithm)
@@ -241,31 +241,3 @@ def make_trainer(
 def _named(kind: str, value: Any) -> Any:
     """The import name of a class; other values as they are."""
     return import_name(kind, value) if isinstance(value, type) else value
-
-
-def check_environment(
-    name: str, kwargs: Table | None = None, wrappers: Sequence[Table] = ()
-) -> None:
-    """Check an environment as training does, and say in one sentence what is wrong.
-
-    It must be made from its name, return values that are in its spaces, end its episodes, and
-    depend on nothing but the seed and the actions of an episode. Two worker processes play it.
-
-    Args:
-        name: a name of Gymnasium, such as "mine:Mine-v0" for one that ``mine.py`` registers.
-        kwargs: arguments of the environment.
-        wrappers: tables as in a grid, such as ``{"wrapper": "mine:Reward", "scale": 2.0}``.
-
-    Raises:
-        UsageError: the environment cannot be made, or its spaces, values or episodes are refused.
-
-    >>> check_environment("CartPole-v1")
-    """
-    from esbench.engine.worker_pool import WorkerPool
-    from esbench.environments.episode_check import check_values
-
-    table = {"id": name, "kwargs": kwargs or {}, "wrappers": list(wrappers)}
-    environment = parse(EnvironmentSpec, table, f"environment {name}")
-    with WorkerPool(2) as pool:
-        pool.check(environment)
-        pool.ask([check_values], environment)

@@ -1,8 +1,8 @@
-"""Values from Python as JSON holds them, and arguments as code of the user's own receives them.
+"""Values from Python as JSON holds them, and arguments as code of others receives them.
 
-A tuple is a list, except among the arguments of an environment, a wrapper or a policy of the
-user's own: there it is the table {"tuple": [...]}, in TOML too. A list becomes a tuple where the
-parameter's default or annotation is one. Other values that JSON lacks are refused.
+A tuple is the table {"tuple": [...]}, in TOML too, and a list where a setting has a type. Code of
+others gets a tuple, also for a list where the parameter's default or annotation is one. Other
+values that JSON lacks are refused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
 from esbench.core.errors import UsageError, shown
 
 TUPLE: Final = "tuple"
+KEPT: Final = "tuples are kept"  # marks a setting whose values code of others receives
+Arguments: TypeAlias = Annotated[dict[str, Any], KEPT]
 
 
 def plain(value: Any, key: str = "", own: bool = False) -> Any:
-    """A value in the types of JSON, in which tuples of arguments (``own``) are kept.
+    """A value in the types of JSON; ``key`` is its dotted name.
 
-    ``key`` is its dotted name. UsageError for a value that would arrive as another one.
+    UsageError for a value that would arrive as another one, where code of others gets it (``own``).
     """
     if isinstance(value, np.bool_ | np.integer | np.floating):
         value = value.item()
@@ -37,7 +39,7 @@ def plain(value: Any, key: str = "", own: bool = False) -> Any:
             _text(name, key): plain(each, f"{key}.{name}" if key else name, own or name == "kwargs")
             for name, each in value.items()
         }
-    if own and type(value) is tuple:
+    if type(value) is tuple:
         return {TUPLE: [plain(each, key, own) for each in value]}
     if isinstance(value, list) or (isinstance(value, tuple) and not own):
         if {*map(type, value)} == {float} and all(map(math.isfinite, value)):
@@ -62,6 +64,11 @@ def _text(name: Any, key: str) -> str:
         f"{key or 'a table'} has the key {shown(name)}, a {type(name).__name__}; expected text, "
         "because JSON has no other keys"
     )
+
+
+def is_tuple(value: Any) -> bool:
+    """Whether a plain value is a tuple."""
+    return isinstance(value, dict) and value.keys() == {TUPLE} and isinstance(value[TUPLE], list)
 
 
 def received(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +97,8 @@ def _as_tuple(value: Any) -> Any:
 
 
 def _restored(value: Any) -> Any:
+    if is_tuple(value):
+        return tuple(map(_restored, value[TUPLE]))
     if isinstance(value, dict):
-        if value.keys() == {TUPLE} and isinstance(value[TUPLE], list):
-            return tuple(map(_restored, value[TUPLE]))
         return {name: _restored(each) for name, each in value.items()}
     return [*map(_restored, value)] if isinstance(value, list) else copy.deepcopy(value)

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 
-from esbench.core.arguments import plain
-from esbench.core.errors import UsageError, error_text, suggestion
+from esbench.core.arguments import KEPT, TUPLE, is_tuple, plain
+from esbench.core.errors import UsageError, error_text, shown, suggestion
 
 Table = dict[str, Any]
 
@@ -71,7 +71,7 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
     _require_complete(model)
     place = f"{source}: {prefix}" if prefix else source
     try:
-        text = json.dumps(plain(values, prefix))
+        text = json.dumps(untupled(model, plain(values, prefix)))
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
     except (RecursionError, ValueError) as error:  # nested too deeply, or in itself
@@ -81,6 +81,40 @@ def parse(model: type[S], values: Table, source: str, prefix: str = "") -> S:
         return model.model_validate_json(text)
     except ValidationError as error:
         raise UsageError("\n".join(_sentences(model, error.errors(), source, prefix))) from None
+
+
+def untupled(model: type[BaseModel], values: Table) -> Table:
+    """``plain`` values with lists for tuples where the model has a type for them.
+
+    UsageError for a tuple in a setting of a user's class that may be anything.
+    """
+    found = {}
+    for name, value in values.items():
+        field = model.model_fields.get(name)
+        if field is None or KEPT in field.metadata:
+            found[name] = value
+            continue
+        found[name] = _listed(value, model_in(field.annotation))
+        is_own = not model.__module__.startswith("esbench.")
+        if is_own and "Any" in str(field.annotation) and found[name] != value:
+            raise UsageError(
+                f"{name} = {shown(value)}: the setting has no type that keeps a tuple; expected a "
+                f"list, or a type such as tuple[int, int] in {model.__qualname__}"
+            )
+    return found
+
+
+def _listed(value: Any, inside: type[BaseModel] | None) -> Any:
+    """A value with lists for tuples; its tables are those of the model ``inside``, if any."""
+    if is_tuple(value):
+        value = value[TUPLE]
+    if isinstance(value, list):
+        return [_listed(each, inside) for each in value]
+    if isinstance(value, dict):
+        if inside is not None:
+            return untupled(inside, value)
+        return {key: _listed(each, None) for key, each in value.items()}
+    return value
 
 
 def _require_complete(model: type[Settings]) -> None:

@@ -8,6 +8,7 @@ every process and after any imports.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -111,6 +112,11 @@ def specification(environment_id: str) -> EnvSpec:
         return found[module].spec
     first, *others = found.values()
     if not module:
+        if _replaces_gymnasiums(first):
+            raise UsageError(
+                f"{name!r} is registered by {first.module!r} in the place of Gymnasium's own; "
+                "expected another name, or 'MODULE:NAME' in a program that imports esbench first"
+            )
         if all(each.asked_for for each in others):
             return first.spec
     elif len({repr(each.spec) for each in found.values()}) == 1:
@@ -125,6 +131,13 @@ def specification(environment_id: str) -> EnvSpec:
         f"{name!r} is registered by several modules ({known}); expected names that differ, or "
         "'MODULE:NAME' in a program that imports esbench first"
     )
+
+
+def _replaces_gymnasiums(first: Registration) -> bool:
+    """Whether a module that was imported before esbench has taken a name of Gymnasium."""
+    if first.noted or _root(_module(first.spec)) == "gymnasium":
+        return False
+    return f'"{first.spec.id}"' in inspect.getsource(gymnasium.envs)
 
 
 def creator(spec: EnvSpec) -> Callable[..., Any]:

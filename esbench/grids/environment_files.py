@@ -11,10 +11,11 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 from pydantic import Field, field_validator
 
+from esbench.core.arguments import KEPT, Arguments
 from esbench.core.errors import UsageError, shown, suggestion
 from esbench.core.files import as_path, read_toml
 from esbench.core.registry import find_plugins, load_plugin
@@ -215,10 +216,10 @@ class EnvironmentFile(EnvironmentSettings):
 
     kind: Kind = "environment"
     description: str = ""
-    policy: Table = Field(default_factory=lambda: dict(DEFAULT_POLICY))
+    policy: Arguments = Field(default_factory=lambda: dict(DEFAULT_POLICY))
     budget: Table = Field(default_factory=lambda: {"env_steps": DEFAULT_ENV_STEPS})
     evaluation: Table = Field(default_factory=dict)
-    algorithms: dict[str, Table] = Field(default_factory=dict)
+    algorithms: Annotated[dict[str, Table], KEPT] = Field(default_factory=dict)
     scores: Scores = Scores()
 
     def spec(self) -> EnvironmentSpec:
@@ -338,23 +339,30 @@ def _parsed(table: Table, source: str) -> EnvironmentFile:
     return file
 
 
-def _require_registered(name: str) -> None:
+def require_one_meaning(name: str) -> bool:
+    """Whether a name is registered; UsageError if it is not known by which module."""
     import gymnasium
 
-    from esbench.environments.specifications import nearest_name, only_in_a_module, specification
+    from esbench.environments.specifications import specification
+
+    try:
+        specification(name)
+    except UsageError as error:
+        raise UsageError(f"environment {name!r}: {error}") from None
+    except gymnasium.error.Error:
+        return False
+    return True
+
+
+def _require_registered(name: str) -> None:
+    from esbench.environments.specifications import nearest_name, only_in_a_module
 
     module, _, own = name.rpartition(":")
     if module:
         import_user_module("environment", name, module)
     owner = only_in_a_module(name)
-    try:
-        if owner is None:
-            specification(name)
-            return
-    except UsageError as error:
-        raise UsageError(f"environment {name!r}: {error}") from None
-    except gymnasium.error.Error:
-        pass
+    if owner is None and require_one_meaning(name):
+        return
     near = nearest_name(name, () if module else environment_names())
     if module:
         near = f"{module!r} registers no {own!r}; {near}"

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.settings import Table, TrainerSettings, parse
+from esbench.core.settings import Table, TrainerSettings, parse, untupled
 from esbench.core.user_code import trust
 from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
@@ -22,6 +22,7 @@ from esbench.grids.environment_files import (
     frozen_scores,
     load_environment,
     merged,
+    require_one_meaning,
 )
 from esbench.grids.grid_file import Grid, Scope
 from esbench.grids.trial_spec import (
@@ -86,6 +87,7 @@ def expanded(grid: Grid, source: str, start: StartSpec | None = None) -> Iterato
     scoped = [name for scope in scopes.values() for name in scope.environments or ()]
     for name in dict.fromkeys([*grid.environments, *scoped]):
         load_environment(name)
+        require_one_meaning(name)
     for name in grid.environments:
         chosen = {
             label: scope
@@ -177,7 +179,7 @@ class _EnvironmentOfGrid:
             )
         model = trainer_settings(name)
         reserved = {*RESERVED} - ({"policy"} if is_agent(name) else set())
-        given = {k: value for k, value in settings.items() if k not in reserved}
+        given = untupled(model, {k: value for k, value in settings.items() if k not in reserved})
         given = _displacing(model, given, self.own.get("algorithms", {}).get(key, {}))
         below = self.file.algorithms.get(name, {})
         for chosen, swept in combinations(given, f"{self.source}: {place}"):

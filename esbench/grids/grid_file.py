@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, final
 import gymnasium
 from pydantic import AfterValidator, Field, field_validator
 
+from esbench.core.arguments import KEPT, Arguments
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import read_toml
-from esbench.core.settings import Settings, Table, parse
+from esbench.core.settings import Settings, Table, parse, untupled
 from esbench.environments.registration import without_alias
 from esbench.grids.environment_files import environment_names, merged
 from esbench.grids.trial_spec import Seed
@@ -55,12 +56,12 @@ class Scope(Settings):
 class GridTables(Settings, ABC):
     """The tables of a grid; a list of names in the place of ``algorithms`` is one too."""
 
-    algorithms: Annotated[dict[Name, Table], Field(min_length=1)]
-    policy: Table = Field(default_factory=dict)
-    policies: dict[Name, Table] = Field(default_factory=dict)
+    algorithms: Annotated[dict[Name, Table], Field(min_length=1), KEPT]
+    policy: Arguments = Field(default_factory=dict)
+    policies: Annotated[dict[Name, Table], KEPT] = Field(default_factory=dict)
     budget: Table = Field(default_factory=dict)
     evaluation: Table = Field(default_factory=dict)
-    environment: dict[Name, Table] = Field(default_factory=dict)
+    environment: Annotated[dict[Name, Table], KEPT] = Field(default_factory=dict)
     tune: dict[Name, Table] = Field(default_factory=dict)
 
     @field_validator("algorithms", mode="before")
@@ -174,7 +175,7 @@ def _without_aliases(grid: Grid, unused: Collection[str]) -> Grid:
             key: [resolved(str(name))[0] for name in value]
             if key == "environments" and isinstance(value, list)
             else value
-            for key, value in settings.items()
+            for key, value in untupled(Scope, settings).items()
         }
         for label, settings in grid.algorithms.items()
     }

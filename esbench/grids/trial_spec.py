@@ -21,6 +21,7 @@ from pydantic import AfterValidator, Field, SerializeAsAny
 
 from esbench.agents.agent import AGENTS, agent_class, agent_settings
 from esbench.algorithms.base import ALGORITHMS, algorithm_class
+from esbench.core.arguments import Arguments
 from esbench.core.errors import UsageError, suggestion, unknown
 from esbench.core.json_text import Json, digest_of
 from esbench.core.seeding import LARGEST_SEED
@@ -172,7 +173,7 @@ class EnvironmentSettings(Settings, ABC):
     """
 
     id: str
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    kwargs: Arguments = Field(default_factory=dict)
     wrappers: Wrappers = ()
     backend: str = "auto"
     episodes_per_member: EpisodeCount = 1

@@ -21,6 +21,7 @@ from gymnasium import spaces
 from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment
 from esbench.agents.agent import Agent, register_agent
 from esbench.agents.model_policy import ModelPolicy
+from esbench.core.arguments import received
 from esbench.core.arrays import State
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.flat_spaces import nested
@@ -77,18 +78,18 @@ class StableBaselines(Agent, ABC):
     def _made(self, make_environment: MakeEnvironment, seed: int) -> Any:
         """The untrained model; sets the statistics that normalize its observations, if any."""
         settings = self._settings
-        given = [make_environment() for _ in range(settings.n_envs)]
-        envs, self._trained_in = [self._from_zero(env) for env in given], given[0]
-        arguments = {
-            name: _argument(name, getattr(settings, name))
-            for name in type(settings).model_fields
-            if name not in StableBaselinesSettings.model_fields
-        }
+        made = [make_environment() for _ in range(settings.n_envs)]
+        envs, self._trained_in = [self._from_zero(env) for env in made], made[0]
+        ours = StableBaselinesSettings.model_fields
+        given = {name: value for name, value in settings if name not in ours}
+        given = received(self.library_class(), given)
+        arguments = {name: _argument(name, value) for name, value in given.items()}
         self._statistics: Any = None
         with _sentences(f"{self.class_name}, with observations {envs[0].observation_space}"):
             vectors = sb3_vec_env.DummyVecEnv([functools.partial(_same, env) for env in envs])
             if settings.normalize is not False:
                 table = settings.normalize if isinstance(settings.normalize, dict) else {}
+                table = received(sb3_vec_env.VecNormalize, table)
                 table = {"gamma": getattr(settings, "gamma", 0.99), **table}
                 vectors = self._statistics = sb3_vec_env.VecNormalize(vectors, **table)
             if settings.action_noise_std:

@@ -8,12 +8,13 @@ import re
 import types
 from abc import ABC
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Literal, Union, final, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, Union, final, get_args, get_origin
 
 from pydantic import Field, create_model
 
 from esbench.agents.agent import AgentSettings
 from esbench.algorithms.search_settings import NonNegative
+from esbench.core.arguments import KEPT
 from esbench.core.settings import Count
 
 # Arguments that esbench or settings of the base class replace.
@@ -35,7 +36,7 @@ class StableBaselinesSettings(AgentSettings, ABC):
     n_envs: Count = 1
     """Environments that are stepped in turn; an update uses n_steps of each [environments]."""
 
-    normalize: bool | dict[str, Any] = False
+    normalize: Annotated[bool | dict[str, Any], KEPT] = False
     """Whether to normalize observations and rewards (VecNormalize), or its arguments."""
 
     action_noise_std: NonNegative = 0.0
@@ -59,6 +60,8 @@ def settings_of(cls: Any) -> type[StableBaselinesSettings]:
         default = parameter.default
         if annotation == float and isinstance(default, int):  # noqa: E721, it is a type
             default = float(default)
+        if "Any" in str(annotation):
+            annotation = Annotated[annotation, KEPT]
         fields[name] = (annotation, Field(default, description=texts.get(name, "")))
     model = create_model(f"{cls.__name__}Settings", __base__=StableBaselinesSettings, **fields)
     model.of_class = cls

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, final
 
 import numpy as np
 from pydantic import Field
 
-from esbench.core.arguments import received
+from esbench.core.arguments import Arguments, received
 from esbench.core.arrays import Shapes, Vector
 from esbench.core.errors import UsageError, UserCodeError, error_text, location, require_keywords
 from esbench.core.escape import printable
@@ -47,7 +47,7 @@ class ModuleSettings(PolicySettings):
     factory: str
     """The class, as "package.file:Class"; the workers must be able to import it too."""
 
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: Arguments = Field(default_factory=dict)
     """Further arguments of the constructor."""
 
     reference_size: Annotated[int, Field(ge=2, le=4096)] = 128

@@ -1,6 +1,7 @@
 """Algorithms of the user's own, by class or by "package.file:Class", and their checker."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_own_agents_pass_the_check(name: str) -> None:
         ("Unseeded", TrainingError, "depend on the seed alone"),
         ("Draws", TrainingError, "draws from the generator random and does not seed it"),
         ("Outside", TrainingError, r"chose 7; expected one of Discrete\(2\)"),
-        ("np", UsageError, "is no agent"),
+        ("Callable", UsageError, "is no agent"),
     ],
 )
 def test_the_check_names_what_an_agent_breaks(
@@ -175,3 +176,18 @@ def test_the_check_names_what_an_agent_breaks(
 ) -> None:
     with pytest.raises(error, match=words):
         esbench.check_agent(getattr(own_agents, name), env_steps=10)
+
+
+@pytest.mark.parametrize("name", ["CartPol-v1", "nope:X-v0", "own_agents:X-v0", "ALE/Pong-v4"])
+def test_a_check_refuses_an_unknown_environment_as_training_does(name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        list(esbench.expand({"environments": [name], "algorithms": ["snes"]}))
+    expected = re.escape(str(refused.value))
+    with pytest.raises(UsageError, match=expected):
+        esbench.check_agent(own_agents.Still, name)
+    with pytest.raises(UsageError, match=expected):
+        esbench.check_environment(name)
+
+
+def test_an_agent_is_checked_in_the_environment_that_a_name_stands_for() -> None:
+    esbench.check_agent(own_agents.Sees, env="ALE/Pong-v5", env_steps=1, shape=(4, 84, 84))

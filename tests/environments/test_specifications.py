@@ -108,6 +108,12 @@ def before_esbench(name: str) -> str:
     return f"first:{name}"
 
 
+def override_before_esbench(name: str) -> str:
+    gymnasium.register("CartPole-v1", "again:Cart")
+    specifications._NOTED.clear()
+    return "CartPole-v1"
+
+
 def by_luck(name: str) -> str:
     limit(f"first:{name}")
     return name
@@ -121,14 +127,18 @@ def by_luck(name: str) -> str:
         (twice, "'first', 'second'"),
         (of_neither, "'first', 'second'"),
         (before_esbench, "import esbench"),
+        (override_before_esbench, "'again'.* in the place of Gymnasium's own"),
         (by_luck, "'first:Mine"),
     ],
 )
 def test_a_name_of_unknown_meaning_is_refused(
     name: str, wanted: Callable[[str], str], words: str
 ) -> None:
+    wanted_name = wanted(name)
     with pytest.raises(UsageError, match=words):
-        make_environment(load_environment(wanted(name)).id, {})
+        make_environment(load_environment(wanted_name).id, {})
+    with pytest.raises(UsageError, match=words):  # before another one is trained
+        list(esbench.expand({"environments": ["Acrobot-v1", wanted_name], "algorithms": ["snes"]}))
 
 
 @pytest.mark.filterwarnings("ignore:.*Overriding environment")
