@@ -16,7 +16,7 @@ import torch
 
 import esbench
 from esbench.agents.agent import OwnAgent, make_agent
-from esbench.algorithms.csa_es import CSAESSettings
+from esbench.algorithms.search_settings import DeviationSettings
 from esbench.core.arguments import plain, received
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
@@ -131,7 +131,7 @@ class Steps(torch.optim.SGD):
         super().__init__(params, lr)
 
 
-class FreeSettings(CSAESSettings):
+class FreeSettings(DeviationSettings):
     anything: Any = None
     numbers: tuple[int, ...] = ()
 
@@ -140,9 +140,11 @@ def test_the_settings_of_a_search_keep_tuples_or_refuse_them() -> None:
     settings = {"betas": [3, 4], "given": (1, [2])}
     make = functools.partial(esbench.make_algorithm, num_params=2)
     make("openai_es", optimizer=Steps, optimizer_settings=settings)
-    assert parse(FreeSettings, {"numbers": (1, 2), "anything": [1]}, "it").numbers == (1, 2)
+    assert parse(
+        FreeSettings, {"sigma": 0.1, "numbers": (1, 2), "anything": [1]}, "it"
+    ).numbers == (1, 2)
     with pytest.raises(UsageError, match=r"anything = .*expected a list, or a type such as"):
-        parse(FreeSettings, {"anything": {"a": [(1, 2)]}}, "it")
+        parse(FreeSettings, {"sigma": 0.1, "anything": {"a": [(1, 2)]}}, "it")
 
 
 REFUSED: dict[str, Any] = {
