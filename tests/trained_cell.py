@@ -30,7 +30,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with working_in(folder):
         assert execute(*TRAIN, "--seeds", "0-3") == 0
     # The code is that of a clean checkout, as a version tells that did not record its files.
-    edit(folder, "trial.json", lambda c: (c.update(git_commit="0"), c["versions"].pop(CODE)))
+    edit(folder, "trial.json", lambda c: (c.update(git_commit="0" * 40), c["versions"].pop(CODE)))
     return folder / "out"
 
 

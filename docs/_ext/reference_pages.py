@@ -18,18 +18,17 @@ from typing import Any
 
 import draw_structure
 import internals
-from internals import ALGORITHMS, BACKENDS, BEHAVIORS, POLICIES, SettingRow
+from internals import ALGORITHMS, BACKENDS, BEHAVIORS, POLICIES, SettingRow, markdown_code
 from markdown_text import (
     escaped,
-    file_name,
     index_page,
     linked,
     markdown_table,
     page,
+    page_link,
     sentence,
 )
 from results_pages import LEADERBOARD
-from results_tables import page_name
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
@@ -164,7 +163,7 @@ def policy_sizes(template: str) -> list[list[str]]:
             size = internals.played(own).num_params
         except UsageError:  # this policy cannot be used in that environment
             continue
-        rows.append([f"{environment_link(name, '../environments/')}", f"{size:,}"])
+        rows.append([page_link(name, "../environments/"), f"{size:,}"])
     return rows
 
 
@@ -179,8 +178,8 @@ def environment_pages() -> Iterator[tuple[str, str]]:
     for name in names:
         file = internals.load_environment(name)
         family, text = environment_page(name, file, results)
-        yield f"environments/{file_name(name)}", text
-        row = [environment_link(name), escaped(sentence(file.description))]
+        yield f"environments/{internals.safe_name(name)}", text
+        row = [page_link(name, ""), escaped(sentence(file.description))]
         families.setdefault(family, []).append(row)
     intro = (
         "These environments have a file in `envs/` with a policy, a budget, tuned settings and "
@@ -191,8 +190,7 @@ def environment_pages() -> Iterator[tuple[str, str]]:
         f"## {family}\n\n{markdown_table(['Name', 'Task'], rows)}"
         for family, rows in sorted(families.items())
     ]
-    files = [file_name(name) for name in names]
-    yield "environments/index", index_page("Environments", intro, "\n\n".join(tables), files)
+    yield "environments/index", index_page("Environments", intro, "\n\n".join(tables), names)
 
 
 def environment_page(name: str, file: Any, results: list[Row]) -> tuple[str, str]:
@@ -451,8 +449,7 @@ def leaderboard_page(key: str, name: str) -> str:
     """The page with the leaderboard's rows of an algorithm or environment; empty without one."""
     if name not in leaderboard_names(key):
         return ""
-    folder, page = ("algorithms", name) if key == "Algorithm" else ("environments", page_name(name))
-    return f"../../results/{folder}/{page}.md"
+    return f"../../results/{key.lower()}s/{internals.safe_name(name)}.md"
 
 
 @cache
@@ -466,14 +463,11 @@ def leaderboard_names(key: str) -> frozenset[str]:
 
 def result_link(kind: str, name: str) -> str:
     """A link to the page of an algorithm or environment, if there is one."""
-    if kind == "Environment":
-        known = name in internals.environment_names()
-        return environment_link(name, "../environments/") if known else f"`{name}`"
-    return (
-        f"[`{name}`](../algorithms/{name}.md)"
-        if name in internals.own_names(ALGORITHMS)
-        else f"`{name}`"
-    )
+    own = {
+        "Environment": internals.environment_names(),
+        "Algorithm": internals.own_names(ALGORITHMS),
+    }
+    return page_link(name, f"../{kind.lower()}s/") if name in own[kind] else markdown_code(name)
 
 
 # Text
@@ -527,11 +521,6 @@ def settings_table(rows: Sequence[SettingRow]) -> str:
 def summary(cls: type) -> str:
     """The first line of a docstring."""
     return (inspect.getdoc(cls) or "").partition("\n")[0]
-
-
-def environment_link(name: str, folder: str = "") -> str:
-    """A link to an environment's page."""
-    return f"[`{name}`]({folder}{file_name(name)}.md)"
 
 
 def toml_tables(tables: dict[str, Any]) -> str:

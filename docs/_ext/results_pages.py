@@ -18,12 +18,15 @@ from internals import (
     counted,
     environment_names,
     load_environment,
+    markdown,
+    markdown_code,
     read_leaderboard,
     read_suite,
+    safe_name,
     suite_drawings,
     suite_names,
 )
-from markdown_text import escaped, file_name, index_page, markdown_table, page, sentence
+from markdown_text import escaped, index_page, markdown_table, page, page_link, sentence
 from results_parts import across_table, best_table, parts, score_matrix
 from results_tables import (
     NOT_RUN,
@@ -32,8 +35,6 @@ from results_tables import (
     combined,
     details,
     environment_table,
-    linked_environment,
-    page_name,
     results,
     suite_results,
     task_of,
@@ -201,7 +202,7 @@ def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[s
     """A page for every environment with results, and their index."""
     lines = []
     for environment, own in groups.items():
-        text = [f"# {environment}", linked_environment_file(environment)]
+        text = [f"# {markdown(environment)}", linked_environment_file(environment)]
         every = combined(own)
         if len(own) > 1:
             text += ["## All rows", environment_table(every, with_suites=True), MEANING]
@@ -209,13 +210,16 @@ def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[s
             suite = rows[0].suite
             where = f" of the suite [{suite}](../suites/{suite}.md)" if suite else ""
             task = task_of(rows[0].entry)
-            text += [f"## {suite}: {task}" if suite else f"## {task}"]
+            text += [f"## {markdown(f'{suite}: {task}' if suite else task)}"]
             text += [f"{counted(len(rows), 'row')}{where}."]
             text += [environment_table(rows), MEANING, details(rows)]
-        yield f"environments/{page_name(environment)}", page(text)
+        yield f"environments/{safe_name(environment)}", page(text)
         equal = [each for each in every if each.cell.score == every[0].cell.score]
-        best = "; ".join(f"`{each.cell.algorithm}` ({task_of(each.entry)})" for each in equal)
-        lines.append([linked_environment(environment, ""), best])
+        best = "; ".join(
+            f"{markdown_code(each.cell.algorithm)} {markdown(f'({task_of(each.entry)})')}"
+            for each in equal
+        )
+        lines.append([page_link(environment, ""), best])
     table = markdown_table(["Environment", "Best score"], lines)
     yield (
         "environments/index",
@@ -223,7 +227,7 @@ def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[s
             "By environment",
             "Each page has all rows of one environment.\n",
             table,
-            [page_name(n) for n in groups],
+            list(groups),
         ),
     )
 
@@ -236,12 +240,12 @@ def algorithm_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str
     lines = []
     for name, rows in sorted(found.items()):
         own = rows[0].entry.algorithm
-        text = [f"# {name}", linked_reference(own), linked_labels(own, found)]
+        text = [f"# {markdown(name)}", linked_reference(own), linked_labels(own, found)]
         text += [algorithm_table(rows), MEANING]
-        yield f"algorithms/{name}", page([*text, details(rows, named=True)])
+        yield f"algorithms/{safe_name(name)}", page([*text, details(rows, named=True)])
         best = sum(row.standing == "best" for row in rows)
         tied = sum(row.standing == "tied" for row in rows)
-        lines.append([f"[`{name}`]({name}.md)", str(len(rows)), str(best), str(tied)])
+        lines.append([page_link(name, ""), str(len(rows)), str(best), str(tied)])
     headings = ["Algorithm", "Rows", "Best", "Not significantly worse"]
     table = markdown_table(headings, lines, numbers=headings[1:])
     intro = "Each page has all rows of one label of an algorithm.\n"
@@ -253,21 +257,23 @@ def linked_labels(algorithm: str, found: Mapping[str, Sequence[Result]]) -> str:
     labels = [
         label for label, rows in sorted(found.items()) if rows[0].entry.algorithm == algorithm
     ]
-    links = ", ".join(f"[`{label}`]({label}.md)" for label in labels)
-    return f"Labels of `{algorithm}`, by settings or training: {links}." if len(labels) > 1 else ""
+    if len(labels) < 2:
+        return ""
+    links = ", ".join(page_link(label, "") for label in labels)
+    return f"Labels of {markdown_code(algorithm)}, by settings or training: {links}."
 
 
 def linked_reference(algorithm: str) -> str:
     """A link to the page of an algorithm's settings, if there is one."""
-    link = f"(../../reference/algorithms/{algorithm}.md)"
-    known = (EQUATIONS / f"{algorithm}.md").is_file()
-    return f"Equations and settings: [`{algorithm}`]{link}." if known else ""
+    known = algorithm in {path.stem for path in EQUATIONS.glob("*.md")}
+    link = page_link(algorithm, "../../reference/algorithms/")
+    return f"Equations and settings: {link}." if known else ""
 
 
 def linked_environment_file(environment: str) -> str:
     """What an environment is, with a link to its page; nothing if it has none."""
     if environment not in environment_names():
         return ""
-    link = f"(../../reference/environments/{file_name(environment)}.md)"
+    link = page_link(environment, "../../reference/environments/")
     described = escaped(sentence(load_environment(environment).description))
-    return f"{described} Settings and published scores: [`{environment}`]{link}."
+    return f"{described} Settings and published scores: {link}."

@@ -20,19 +20,19 @@ from internals import (
     format_p,
     format_share,
     iqm,
+    markdown_code,
     normalized,
     overall,
     p_different,
     p_is,
 )
-from markdown_text import escaped, file_name, markdown_table
+from markdown_text import markdown_table, page_link
 from results_tables import (
     NOT_RUN,
     Result,
     combined,
     interval_text,
     linked_algorithm,
-    linked_environment,
     score_text,
     seeds_text,
     suite_results,
@@ -134,7 +134,7 @@ def best_seen(rows: Sequence[Result], drawn: Sequence[str]) -> str:
 
 def environment_of(each: Result) -> str:
     """The environment of a row as a link to its page."""
-    return linked_environment(each.cell.environment, f"{ROOT}environments/")
+    return page_link(each.cell.environment, f"{ROOT}environments/")
 
 
 def scaled(each: Result, difference: float) -> float:
@@ -172,8 +172,8 @@ def tuning(suites: Sequence[Suite]) -> str:
                 rows = {r.entry.file_name: r for r in suite_results(suite, cell.environment)}
                 lines.append(
                     [
-                        linked_environment(cell.environment, f"{ROOT}environments/"),
-                        f"[`{cell.algorithm}`]({ROOT}algorithms/{cell.algorithm}.md)",
+                        page_link(cell.environment, f"{ROOT}environments/"),
+                        page_link(cell.algorithm, f"{ROOT}algorithms/"),
                         format_number(rows[tuned.file_name].cell.score),
                         format_number(rows[plain.file_name].cell.score),
                         format_p(p_different(tuned.scores, plain.scores)),
@@ -205,12 +205,12 @@ def published_settings(suites: Sequence[Suite]) -> str:
     names = sorted({name for own in found.values() for name in own})
     lines = [
         [
-            linked_environment(environment, f"{ROOT}environments/"),
+            page_link(environment, f"{ROOT}environments/"),
             *(own.get(name, NONE) for name in names),
         ]
         for environment, own in found.items()
     ]
-    headings = ["Environment", *(f"`{name}`" for name in names)]
+    headings = ["Environment", *map(markdown_code, names)]
     return f"{{.results}}\n{markdown_table(headings, lines, numbers=headings[1:])}"
 
 
@@ -225,9 +225,7 @@ def beside_agents(groups: Mapping[str, Sequence[Result]]) -> str:
         for each in [*agents, *others[:1]] if agents and others else []:
             lines.append(
                 {
-                    "Environment": linked_environment(
-                        each.cell.environment, f"{ROOT}environments/"
-                    ),
+                    "Environment": page_link(each.cell.environment, f"{ROOT}environments/"),
                     "Row": linked_algorithm(each, f"{ROOT}algorithms/"),
                     "Score": f"{format_number(each.cell.score)} {interval_text(each)}",
                     "Tail": format_number(each.cell.tail),
@@ -252,7 +250,7 @@ def best_table(
         suite = f"[{best.suite}]({folder}suites/{best.suite}.md)" if best.suite else NONE
         lines.append(
             {
-                "Environment": linked_environment(environment, f"{folder}environments/"),
+                "Environment": page_link(environment, f"{folder}environments/"),
                 "Best": linked_names(equal, folder),
                 "Suite": suite,
                 "Score": f"{format_number(best.cell.score)} {interval_text(best)}",
@@ -285,7 +283,7 @@ def score_matrix(suite: Suite) -> str:
     order = sorted(found, key=lambda name: (-len(places[name]), fmean(places[name])))
     columns = [name for name in suite.environments if any(name in own for own in found.values())]
     lines = [
-        [f"[`{name}`](../algorithms/{name}.md)", *(found[name].get(each, NONE) for each in columns)]
+        [page_link(name, "../algorithms/"), *(found[name].get(each, NONE) for each in columns)]
         for name in order
     ]
     return f"{{.results}}\n{markdown_table(['Algorithm', *columns], lines, numbers=columns)}"
@@ -306,9 +304,7 @@ def across_table(suite: Suite) -> str:
     if not lines:
         return ""
     headings = [*OVERALL_HEADINGS, "Mean", "Median", "Optimality gap"]
-    names = ", ".join(
-        f"`{name}`" for name in dict.fromkeys(e for own in scores.values() for e in own)
-    )
+    names = ", ".join(map(markdown_code, dict.fromkeys(e for own in scores.values() for e in own)))
     intro = (
         f"Normalized scores over {names}, of the algorithms with results in all of them "
         "(0: random policy, 1: published reference):"
@@ -330,7 +326,7 @@ def overall_table(suites: Sequence[Suite], environments: Sequence[str]) -> str:
         return ""
     headings = [
         *OVERALL_HEADINGS,
-        *(linked_environment(name, f"{ROOT}environments/") for name in environments),
+        *(page_link(name, f"{ROOT}environments/") for name in environments),
         "Seeds",
     ]
     return f"{{.results}}\n{markdown_table(headings, lines, numbers=headings[1:])}"
@@ -338,9 +334,8 @@ def overall_table(suites: Sequence[Suite], environments: Sequence[str]) -> str:
 
 def overall_cells(item: Overall, folder: str) -> list[str]:
     """The name of an algorithm, and the IQM of its normalized scores with its interval."""
-    interval = escaped(f"[{format_share(item.low)}, {format_share(item.high)}]")
-    name = f"[`{item.name}`]({folder}algorithms/{file_name(item.name)}.md)"
-    return [name, format_share(item.iqm), interval]
+    interval = f"[{format_share(item.low)}, {format_share(item.high)}]"
+    return [page_link(item.name, f"{folder}algorithms/"), format_share(item.iqm), interval]
 
 
 def normalized_scores(

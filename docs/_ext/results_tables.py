@@ -22,12 +22,14 @@ from internals import (
     format_p,
     format_steps,
     leaderboard_rows,
+    markdown,
+    markdown_code,
     one_episode_notes,
     p_different,
     policy_words,
     standings,
 )
-from markdown_text import escaped, file_name, markdown_table
+from markdown_text import markdown_table, page_link
 
 NUMBERS = (
     "Score", INTERVAL, BEST, "p", "Tail", "Best seen", "Normalized", "Seeds", "Steps",
@@ -107,18 +109,7 @@ def task_of(entry: Entry) -> str:
 
 def linked_algorithm(result: Result, folder: str) -> str:
     """The name of a row's algorithm as a link to its page of results."""
-    name = result.entry.cell.algorithm
-    return f"[`{result.cell.algorithm}`]({folder}{file_name(name)}.md)"
-
-
-def linked_environment(name: str, folder: str) -> str:
-    """The name of an environment as a link to its page of results."""
-    return f"[`{name}`]({folder}{page_name(name)}.md)"
-
-
-def page_name(environment: str) -> str:
-    """The name of the page of an environment's results."""
-    return file_name(environment).replace(":", "_")
+    return page_link(result.entry.cell.algorithm, folder, result.cell.algorithm)
 
 
 def suite_link(result: Result) -> str:
@@ -139,7 +130,7 @@ def written(result: Result) -> dict[str, str]:
 
 def interval_text(result: Result) -> str:
     """The 95 % interval."""
-    return escaped(written(result)[INTERVAL])
+    return written(result)[INTERVAL]
 
 
 def seeds_text(result: Result) -> str:
@@ -179,12 +170,15 @@ def environment_table(
 ) -> str:
     """The rows of one environment, then the algorithms that have not run."""
     lines = [
-        {"Algorithm": linked_algorithm(each, "../algorithms/")}
-        | ({"Suite": suite_link(each), "Task": escaped(task_of(each.entry))} if with_suites else {})
+        {
+            "Algorithm": linked_algorithm(each, "../algorithms/"),
+            "Suite": suite_link(each),
+            "Task": markdown(task_of(each.entry)),
+        }
         | number_cells(each)
         for each in rows
     ]
-    headings = list(lines[0])
+    headings = [n for n in lines[0] if with_suites or n not in {"Suite", "Task"}]
     for cell in missing:
         absent = {"Algorithm": f"`{cell.algorithm}`", "Score": NOT_RUN}
         absent["Seeds"] = f"0/{len(cell.planned)}"
@@ -196,8 +190,8 @@ def algorithm_table(rows: Sequence[Result]) -> str:
     """The rows of one algorithm."""
     lines = [
         {
-            "Environment": linked_environment(each.cell.environment, "../environments/"),
-            "Task": escaped(task_of(each.entry)),
+            "Environment": page_link(each.cell.environment, "../environments/"),
+            "Task": markdown(task_of(each.entry)),
             "Suite": suite_link(each),
             "Place": each.place,
         }
@@ -209,7 +203,7 @@ def algorithm_table(rows: Sequence[Result]) -> str:
 
 def one_episode_texts(rows: Sequence[Result]) -> list[str]:
     """The footnote about rows whose held-out episodes are all the same one, if any."""
-    return list(map(escaped, one_episode_notes([each.row for each in rows])))
+    return list(map(markdown, one_episode_notes([each.row for each in rows])))
 
 
 def table(headings: Sequence[str], lines: Sequence[dict[str, str]]) -> str:
@@ -227,7 +221,9 @@ def details(rows: Sequence[Result], named: bool = False) -> str:
     origins: dict[str, int] = {}
     lines = [
         {
-            "Row": f"`{each.cell.algorithm}`" + (f" on `{each.cell.environment}`" if named else ""),
+            "Row": " on ".join(
+                map(markdown_code, (each.cell.algorithm, *[each.cell.environment] * named))
+            ),
             "Command": numbers_of(each.entry.commands, commands),
             "Made with": numbers_of(origin_texts(each.entry), origins),
             "Trained seeds": ", ".join(map(str, each.entry.seeds)),
@@ -235,7 +231,7 @@ def details(rows: Sequence[Result], named: bool = False) -> str:
                 each.cell.mean_cost("cpu_time_s") * len(each.entry.runs)
             ),
             "Wall-clock time of one": format_duration(each.cell.mean_cost("wall_time_s")),
-            "File": f"`{each.entry.file_name}`",
+            "File": markdown_code(each.entry.file_name),
         }
         for each in rows
     ]
@@ -243,9 +239,9 @@ def details(rows: Sequence[Result], named: bool = False) -> str:
         ":::{dropdown} Commands, commit, versions, hardware and cost",
         f"{{.results}}\n{table(list(lines[0]), lines)}",
         "Commands:",
-        "\n".join(f"{number}. `{text}`" for text, number in commands.items()),
+        "\n".join(f"{number}. {markdown_code(text)}" for text, number in commands.items()),
         "Made with:",
-        "\n".join(f"{number}. {text}" for text, number in origins.items()),
+        "\n".join(f"{number}. {markdown(text)}" for text, number in origins.items()),
         "`esbench verify --sample K` trains K random trials of the leaderboard again.",
     ]
     return "\n\n".join(parts) + "\n:::"
@@ -264,8 +260,6 @@ def origin_texts(entry: Entry) -> list[str]:
         hardware = origin.hardware
         cores = f", {hardware['cores']} cores" if hardware.get("cores") else ""
         versions = ", ".join(f"{name} {text}" for name, text in origin.versions.items() if text)
-        texts.append(
-            f"commit `{origin.git_commit or NONE}`; {escaped(str(hardware.get('cpu', NONE)))}"
-            f"{cores}; {escaped(versions)}"
-        )
+        cpu = hardware.get("cpu", NONE)
+        texts.append(f"commit {origin.git_commit or NONE}; {cpu}{cores}; {versions}")
     return texts

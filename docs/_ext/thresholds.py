@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from internals import Entry, policy_words
+from internals import Entry, markdown_code, policy_words
 from markdown_text import markdown_table
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published" / "thresholds.toml"
@@ -58,7 +58,7 @@ def own_text(entry: Entry, threshold: float) -> str:
     passed = sum(map(math.isfinite, steps))
     earliest = f"{min(steps):,.0f}" if passed else "never"
     name, label = entry.spec["algorithm"]["name"], entry.cell.algorithm
-    variant = "" if name == label else f" `{label}`"
+    variant = "" if name == label else f" {markdown_code(label)}"
     return f"**{earliest}** ({passed}/{len(steps)}){variant}"
 
 

@@ -22,6 +22,7 @@ import typer.core
 from esbench.app import options
 from esbench.app.display import complain
 from esbench.core.errors import EsbenchError, UsageError, as_training_errors
+from esbench.core.escape import printable
 from esbench.core.process import is_interrupted
 
 EXIT_FAILED: Final = 1
@@ -228,7 +229,7 @@ def _flat(kinds: Collection[Any]) -> list[Any]:
 
 def write(text: str) -> None:
     """Print a result to standard output, ended by a newline."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    sys.stdout.write(printable(text if text.endswith("\n") else f"{text}\n"))
     sys.stdout.flush()
 
 

@@ -56,9 +56,14 @@ class _Printable:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """The console on standard output or error, with colors if it is a terminal."""
+    """The console on standard output or error, with colors if it is a terminal.
+
+    Text in brackets is no markup, since it may be of others.
+    """
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    console = Console(force_terminal=None if terminal else False, stderr=stderr)
+    console = Console(
+        force_terminal=None if terminal else False, stderr=stderr, markup=False, emoji=False
+    )
     console.push_render_hook(_PrintableHook())
     return console
 
@@ -119,7 +124,7 @@ class TerminalProgress(GridProgress):
         line = Text.assemble(first, f" {self.padded(name)} {text}")
         if self.is_live and line.cell_len > self.console.width:
             lines = Table.grid(padding=(0, 1))
-            lines.add_row(first, Text(f"{name}\n{re.sub(' {2,}', '  ', text)}"))
+            lines.add_row(first, f"{name}\n{re.sub(' {2,}', '  ', text)}")
             self._print(lines)
         else:
             self._print(line)
@@ -218,12 +223,12 @@ def sheet_table(sheet: Sheet, columns: Sequence[int], width: int) -> Table:
     for number, cells in enumerate(sheet.body):
         if number == len(sheet.body) - sheet.separated:
             table.add_section()
-        row = []
+        row: list[RenderableType] = []
         for column in columns:
             text = cells[column]
             if too_wide and sheet.header[column] == INTERVAL:
                 text = text.replace(", ", ",\n")
-                row.append(Text(text))
+                row.append(text)
                 continue
             first, line_break, below = text.partition("\n")
             style = "bold" if (number, column) in sheet.best else ""

@@ -77,7 +77,7 @@ def print_catalog(kinds: Mapping[str, Iterable[CatalogEntry]]) -> None:
         table.columns[0].no_wrap = True
         for entry in entries:
             paper = ("\n", (entry.paper, "dim")) if entry.paper else ()
-            table.add_row(Text(entry.name), Text.assemble(entry.text, *paper))
+            table.add_row(entry.name, Text.assemble(entry.text, *paper))
         show(*([""] if number else []), table)
 
 
@@ -93,10 +93,9 @@ def print_settings(kind: str, name: str) -> None:
     table.columns[1].no_wrap = all(len(row.default) <= LONGEST_DEFAULT for row in rows)
     for row in rows:
         unit = f" [{row.unit}]" if row.unit else ""
-        # Text, because brackets are markup in a str.
         search = f"\ntuned over: {row.search}" if row.search else ""
         meaning = Text.assemble((row.type + unit, "cyan"), "\n", row.meaning, (search, "green"))
-        table.add_row(Text(row.name, "bold"), Text(row.default), meaning)
+        table.add_row(Text(row.name, "bold"), row.default, meaning)
     show(table)
     if any(row.default == NOT_SET for row in rows):
         show(f"default {NOT_SET}: not set; the meaning explains the effect\n")
@@ -153,8 +152,7 @@ def print_standings(standings: Iterable[TrialStanding], root: Path) -> None:
         counts[item.status] += 1
         steps = f"{format_steps(item.env_steps)} of {format_steps(item.budget)}"
         state = Text(item.status, style=STATUS_STYLES.get(item.status, ""))
-        name, detail = Text(item.trial.name), Text(item.detail)  # brackets are not markup
-        table.add_row(name, state, str(item.generation), steps, detail)
+        table.add_row(item.trial.name, state, str(item.generation), steps, item.detail)
         for node in item.nodes.get("nodes", []):
             speed = format_steps(node["steps_per_second"])
             flight = str(node["in_flight"])
@@ -245,14 +243,14 @@ def print_tuning(summary: Summary) -> None:
         share = summary.importances.get(name)
         cells = (_setting_text(values.get(name)) for values in (study.defaults, found))
         importance = "-" if share is None else f"{100 * share:.0f} %"
-        table.add_row(Text(name), *cells, importance, study.space[name].text)
+        table.add_row(name, *cells, importance, study.space[name].text)
     scores = "all configurations failed"
     if best is not None:
         values = map(format_number, (summary.best_score, summary.default_score))
         name = f"configuration {best.number}" if best.number else "the default settings are best"
         scores = "{}: score {}, default {}".format(name, *values)
     refused = [
-        Text(f"{counted(count, 'configuration')} refused: {problem}")
+        f"{counted(count, 'configuration')} refused: {problem}"
         for problem, count in summary.problems.items()
     ]
     show(Text(f"{study.name}: {scores}", "bold"), table, *refused)
@@ -343,7 +341,7 @@ def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
     for cell in cells:
         numbers = (float(np.mean(cell.scores)), cell.random_score, cell.reference_score)
         texts = [*map(format_number, numbers), format_percent(cell.margin)]
-        table.add_row(Text(cell.title), str(len(cell.runs)), *texts)
+        table.add_row(cell.title, str(len(cell.runs)), *texts)
     show(table)
     show(
         "margin: the smallest drop that matters to a check, as a share of the range from random "
@@ -406,7 +404,7 @@ def print_suggestions(suggestions: Sequence[tuple[str, int, Floats]], power: flo
     for cell, seeds, needed in suggestions:
         margin = smallest(needed, power)
         texts = f"{np.mean(needed <= MARGIN):.0%}", format_percent(margin) if margin else NONE
-        table.add_row(Text(cell), str(seeds), *texts)
+        table.add_row(cell, str(seeds), *texts)
     show(
         table,
         f"{default}: share of unchanged checks of one cell with this verdict, at this margin. "
@@ -437,7 +435,7 @@ def check_table(report: CheckReport) -> Table:
     for cell in report.cells:
         digests = cell.digests
         table.add_row(
-            Text(cell.frozen.title),
+            cell.frozen.title,
             mean_text(cell.baseline_scores),
             mean_text(cell.scores),
             change_text(cell),

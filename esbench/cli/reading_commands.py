@@ -71,7 +71,7 @@ def _table(
     ] = False,
 ) -> None:
     from esbench.cli.console import print_sheet
-    from esbench.publish.tables.render_table import export, records
+    from esbench.publish.tables.render_table import as_csv, export, records
     from esbench.publish.tables.score_table import (
         COLUMNS,
         require_one_layout,
@@ -93,7 +93,7 @@ def _table(
     if format_ == "text":
         print_sheet(layout(rows) if wide else layout(rows, terminal=True), split=wide)
     elif wide and format_ == "csv":
-        write(wide_frame(rows, tail=tail).to_csv())
+        write(as_csv(wide_frame(rows, tail=tail).reset_index(allow_duplicates=True)))
     else:
         write(export(layout(rows), records(COLUMNS, rows), format_))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+LARGEST_RETURN: Final = 1e300
+"""Returns beyond it count as not finite, so that sums of the others are finite."""
 TENSOR: Final = "$tensor"  # the key of the name of an array that is stored apart
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = Floats
@@ -16,6 +19,12 @@ State: TypeAlias = dict[str, Any]
 """What a checkpoint stores: arrays, numbers, texts and tables of these."""
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 """The shapes of the tensors that lie one after the other in a parameter vector."""
+
+
+def unit_of(*values: Floats) -> float:
+    """The power of two of the largest magnitude: divided by it, values have finite squares."""
+    largest = max(float(np.abs(each).max(initial=0.0)) for each in values)
+    return math.ldexp(0.5, math.frexp(largest)[1])
 
 
 def float_digest(*values: npt.ArrayLike) -> str:

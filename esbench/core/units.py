@@ -27,10 +27,10 @@ def format_number(value: float) -> str:
 
 
 def three_digits(value: float) -> str:
-    """A number with three significant digits, and all digits before the point; "-" if it is NaN."""
+    """A number with three significant digits, all before the point up to a million; "-" if NaN."""
     if math.isnan(value):
         return NONE
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+    return f"{value:.0f}" if 999.5 <= abs(value) < 999_999.5 else f"{value:.3g}"
 
 
 def format_steps(steps: float) -> str:

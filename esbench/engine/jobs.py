@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esbench.algorithms.shaping import center_rank
-from esbench.core.arrays import Matrix, Vector, float_digest
+from esbench.core.arrays import LARGEST_RETURN, Matrix, Vector, float_digest, unit_of
 from esbench.core.errors import UserCodeError
 from esbench.core.population import LowRankMember, Population
 from esbench.core.seeding import Purpose, episode_seed, stream
@@ -199,11 +199,12 @@ def summary(played: Episodes, fitness: Vector, reward_shift: float) -> dict[str,
 
 def spread(returns: Vector) -> dict[str, Any]:
     """The fields of a ``GenerationRecord`` about the finite ones of some returns."""
-    finite = returns[np.isfinite(returns)]
+    finite = returns[np.abs(returns) <= LARGEST_RETURN]
     known = finite if finite.size else np.array([math.nan])
+    unit = unit_of(known)
     return {
         "population_return_mean": float(known.mean()),
-        "population_return_std": float(known.std()),
+        "population_return_std": float((known / unit).std() * unit),
         "population_return_min": float(known.min()),
         "population_return_max": float(known.max()),
         "non_finite": int(returns.size - finite.size),

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.core.arrays import Vector
+from esbench.core.arrays import LARGEST_RETURN, Vector
 from esbench.core.errors import UserCodeError
 from esbench.core.generators import GeneratorWatch
 from esbench.engine.engine import Stopwatch
@@ -332,7 +332,7 @@ class Player:
                 moments = (length, self._sums[slot].copy(), self._squares[slot].copy())
             if self._job.characterize:
                 behavior = behavior_vector(self._behaviors[slot].end(self._views[slot]))
-        total = total if np.isfinite(total) else float("nan")
+        total = total if abs(total) <= LARGEST_RETURN else float("nan")
         clipped = None
         if self._clip is not None:
             clipped = float(self._clipped[slot]) if np.isfinite(total) else total

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 import msgspec
 import numpy as np
@@ -24,7 +24,8 @@ from esbench.publish.tables import render_table
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.results.statistics.significance import CHANGE_LEVEL, change_points
-from esbench.store.origin import changes, origin_of
+from esbench.store.generation_record import Return
+from esbench.store.origin import COMMIT, changes, origin_of
 
 CHECK_FORMAT: Final = 1  # of the files of ``esbench check --json``
 EXPECTED: Final = "expected files of 'esbench check --json' by this version, and no other JSON"
@@ -51,8 +52,8 @@ class CheckedCell:
     episode_statistic: str
     verdict: str
     seeds: list[int]
-    scores: list[float]
-    speeds: list[float | None]
+    scores: list[Return]
+    speeds: list[Return | None]
     last_digests: list[str | None]
     origins: list[dict[str, Any]]
 
@@ -62,7 +63,7 @@ class CheckedCell:
 class StoredCheck:
     """The file of a check; ``commit`` is that of the checkout it ran in, null outside of one."""
 
-    commit: str | None
+    commit: Annotated[str, msgspec.Meta(pattern=COMMIT)] | None
     commit_date: datetime | None
     created: datetime
     cells: list[CheckedCell]

@@ -10,12 +10,13 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Final, final
+from typing import Annotated, Final, TypeAlias, final
 
 import msgspec
 import numpy as np
 from pydantic import Field, field_validator
 
+from esbench.core.arrays import LARGEST_RETURN
 from esbench.core.errors import UsageError
 from esbench.core.files import nearest_path, read_json
 from esbench.core.json_text import Json, as_text
@@ -40,6 +41,7 @@ RANDOM_EPISODES: Final = 100
 OWN_MEAN: Final = "the baseline's own mean"
 NO_DIGESTS: Final = "code, versions or processor changed during training"
 EXPECTED: Final = "a file of 'esbench baseline'"
+Score: TypeAlias = Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
 
 
 @final
@@ -52,7 +54,7 @@ class FrozenTrial(Settings):
     """
 
     seed: Seed
-    score: float | None
+    score: Score | None
     first_digests: tuple[str, ...] = ()
     last_digest: str | None = None
     origin: Annotated[int, Field(ge=0)] = 0
@@ -74,8 +76,8 @@ class FrozenCell(Settings):
     policy: str
     spec: Table | None = None
     defaults: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
-    random_score: float
-    reference_score: float
+    random_score: Score
+    reference_score: Score
     reference_source: str
     episode_statistic: EpisodeStatistic = "mean"
     margin: Annotated[float | None, Field(gt=0, le=1, exclude_if=lambda m: m is None)] = None

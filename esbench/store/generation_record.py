@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, TypeAlias, final
+
+import msgspec
+
+from esbench.core.arrays import LARGEST_RETURN
+
+Return: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
 
 
 @final
@@ -55,11 +61,11 @@ class GenerationRecord:
     wall_time_s: float
     cpu_time_s: float
     population_size: int
-    population_return_mean: float
-    population_return_std: float
-    population_return_min: float
-    population_return_max: float
-    center_return: float
+    population_return_mean: Return
+    population_return_std: Return
+    population_return_min: Return
+    population_return_max: Return
+    center_return: Return
     center_rank: float
     center_rank_fraction: float
     non_finite: int

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from esbench.core.json_text import Json
 from esbench.core.settings import Settings, Table, parse
 
 DIGITS: Final = 12  # of digests and commits
+COMMIT: Final = r"^(?:[0-9a-f]{40}|[0-9a-f]{64})\+?\Z"  # of Git; "+" if files had changed
 CODE: Final = "esbench code"  # the version of the files of esbench that training imports
 ITSELF: Final = frozenset({"esbench", CODE})  # a gate judges what has changed in it
 NO_DIGEST_DEPENDS_ON: Final = frozenset({"scipy", "safetensors"})
+
+
+def checked_commit(text: str) -> str:
+    """A commit that a file names; ValueError for other text, which pages would show."""
+    if not re.match(COMMIT, text):
+        raise ValueError("expected a commit of 40 hexadecimal digits, with + if files had changed")
+    return text
 
 
 @final
@@ -22,7 +31,7 @@ class Origin(Settings):
 
     versions: dict[str, str | None] = Field(default_factory=dict)
     hardware: Table = Field(default_factory=dict)
-    git_commit: str | None = None
+    git_commit: Annotated[str, AfterValidator(checked_commit)] | None = None
     own_code: Annotated[Table, Field(exclude_if=lambda code: not code)] = Field(
         default_factory=dict
     )

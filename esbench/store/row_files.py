@@ -19,7 +19,7 @@ import numpy as np
 
 from esbench.core.files import disk_errors, read_bytes, replace
 from esbench.core.json_text import Json, as_line
-from esbench.store.generation_record import GenerationRecord
+from esbench.store.generation_record import GenerationRecord, Return
 from esbench.store.stored_json import MEMBERS, StoredCount, StoredMembers, damaged
 
 
@@ -62,6 +62,7 @@ _TYPES: Final[dict[str, Any]] = {
     "int": StoredCount,
     "int | None": StoredCount | None,
     "float": float | None,
+    "Return": Return | None,
     "str": str,
 }
 _KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
@@ -86,7 +87,7 @@ class MetricsFile(AppendedFile):
 
     def records(self, known: KnownRows) -> list[GenerationRecord]:
         """All rows, with NaN for null; DamagedTrialError as in ``columns``."""
-        nulls = {key: math.nan for key, kind in _FIELDS.items() if kind == "float"}
+        nulls = {key: math.nan for key, kind in _FIELDS.items() if kind in {"float", "Return"}}
         rows: list[Json] = [*map(msgspec.structs.asdict, self._decoded(known, tuple(_FIELDS)))]
         for row in rows:
             row.update((key, nan) for key, nan in nulls.items() if row[key] is None)

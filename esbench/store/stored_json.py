@@ -14,6 +14,8 @@ import msgspec
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.files import read_bytes, replace
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, parse_json, sealed
+from esbench.store.generation_record import Return
+from esbench.store.origin import COMMIT
 
 FORMAT: Final = 2
 CHECKPOINT: Final = "checkpoint"  # folder of the latest checkpoint
@@ -91,13 +93,13 @@ def _schema(keys: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 _Versions: TypeAlias = dict[str, str | None] | None
-_Numbers: TypeAlias = list[float | None]
+_Returns: TypeAlias = list[Return | None]
 
 _TRAINED: Final = {
     "versions?": _Versions,
     "own_code?": _Versions,
     "hardware?": dict[str, Any] | None,
-    "git_commit?": str | None,
+    "git_commit?": Annotated[str, msgspec.Meta(pattern=COMMIT)] | None,
 }
 _Trained: Final = _schema(_TRAINED)
 
@@ -139,11 +141,11 @@ StoredDescription: Final = _schema(  # trial.json
 
 StoredResult: Final = _schema(  # result.json; rows is the SHA-256 of the rows of training
     {
-        "score": float | None,
+        "score": Return | None,
         "env_steps": StoredCount,
         "wall_time_s": float,
-        "returns?": _Numbers,
-        "lengths?": _Numbers,
+        "returns?": _Returns,
+        "lengths?": list[float | None],
         "deterministic?": bool,
         "evaluation_episodes?": StoredCount,
         "generations?": StoredCount,
@@ -156,8 +158,8 @@ StoredResult: Final = _schema(  # result.json; rows is the SHA-256 of the rows o
 
 StoredBest: Final = _schema(  # best.json
     {
-        "score": float | None,
-        "returns": _Numbers,
+        "score": Return | None,
+        "returns": _Returns,
         "generations": StoredCount,
         "last_digest": str | None,
         "evaluation_episodes?": StoredCount,
@@ -184,5 +186,5 @@ StoredCheckpoint: Final = _schema(  # of the trainer's state; rows is the SHA-25
 
 # The columns of members.jsonl.gz that every algorithm has, [members][episodes].
 StoredMembers: Final = _schema(
-    {"generation": StoredCount, "return": list[_Numbers], "length": list[list[StoredCount]]}
+    {"generation": StoredCount, "return": list[_Returns], "length": list[list[StoredCount]]}
 )

@@ -338,7 +338,7 @@ def test_a_forged_file_is_found_where_bits_prove_it(
             elsewhere(content)
 
     rewrite(forge)
-    monkeypatch.setattr(provenance, "_git_commit", lambda: "0")
+    monkeypatch.setattr(provenance, "_git_commit", lambda: "0" * 40)
     monkeypatch.setattr(TRAINS_AGAIN, on_another_processor if place == 2 else remembered)
     found = again(draw_sample(read_leaderboard(board), None, 0), pool)
     assert found.outcome is FORGED[name][1][place], sentences(found)
@@ -402,7 +402,7 @@ def test_new_seeds_are_trained_where_recorded_ones_are_too_few(
     assert {each.seed for each in found.reruns if each.is_new} == {3, 4}
 
 
-@pytest.mark.parametrize("commit", ["1234+", None])
+@pytest.mark.parametrize("commit", ["1234" * 10 + "+", None])
 def test_other_bits_are_compared_by_their_scores_where_the_commit_is_not_known(
     board: Path,
     pool: WorkerPool,

@@ -293,7 +293,7 @@ def test_a_mixture_has_every_version_that_digests_depend_on(
         (NEW, with_versions(NEW, **{CODE: "sha256:2"}), False),
         (OLD, {**NEW, "git_commit": "0" * 40}, True),
         (OLD, NEW, False),
-        ({**OLD, "git_commit": "0+"}, {**NEW, "git_commit": "0+"}, False),
+        (*({**each, "git_commit": "0" * 40 + "+"} for each in (OLD, NEW)), False),
         ({**OLD, "git_commit": None}, {**NEW, "git_commit": None}, False),
     ],
 )

@@ -197,7 +197,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_damaged(
     ("key", "values"),
     [
         ("versions", [({"numpy": "1"}, 1), ({"numpy": "1"}, 1), ({"numpy": "2"}, 2)]),
-        ("git_commit", [("a", 1), ("a", 1), ("b", 2)]),
+        ("git_commit", [("a" * 40, 1), ("a" * 40, 1), ("b" * 40, 2)]),
         ("own_code", [({"mine": "sha256:0"}, 1), ({"mine": "sha256:0"}, 1), ({}, 2)]),
         ("hardware", [({"cpu": "1"}, 1), ({"cpu": "1"}, 1), ({"cpu": "2"}, 2)]),
         ("workers", [(1, 1), (1, 1), (2, 2), (None, 3)]),

@@ -6,7 +6,6 @@ variable of the page's style sheet, which the page replaces by the color for lig
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from esbench.core.arrays import Floats
+from esbench.core.escape import plotly
 from esbench.core.json_text import Json
 from esbench.core.units import format_number
 from esbench.publish.figures.chart import MARKERS, SHARES, Chart, Curve, fitting
@@ -55,7 +55,7 @@ def make_chart(chart: Chart) -> Json:
         shapes.insert(0, {**ACROSS, **SHADED, "y0": low, "y1": high})
     for x, name in chart.places:
         shapes.append({**UPRIGHT, **DOTTED, "x0": x, "x1": x})
-        names.append({**NOTE, "x": x, "y": 1, "yref": "paper", "text": html.escape(name)})
+        names.append({**NOTE, "x": x, "y": 1, "yref": "paper", "text": plotly(name)})
     layout: Json = {"xaxis": _x_axis(chart), "yaxis": _y_axis(chart)}
     layout |= {"shapes": shapes, "annotations": names}
     if chart.ticks is not None:
@@ -98,7 +98,7 @@ def _levels(chart: Chart) -> tuple[list[Json], list[Json]]:
     for (value, name), height in zip(chart.levels, heights.tolist(), strict=True):
         # A curve starts near the lowest mark: the names of the others stand on the left.
         right = value == values.min()
-        text = html.escape(" ".join(name.split()))
+        text = plotly(name)
         note: Json = {**NOTE, "x": int(right), "xref": "paper", "text": text}
         note["xanchor"] = "right" if right else "left"
         if height in inside or chart.is_share:
@@ -114,14 +114,14 @@ def _levels(chart: Chart) -> tuple[list[Json], list[Json]]:
 
 
 def _x_axis(chart: Chart) -> Json:
-    axis: Json = {"title": {"text": " ".join(chart.x_label.split())}}
+    axis: Json = {"title": {"text": plotly(chart.x_label)}}
     if chart.log_x:
         axis["type"] = "log"
     if chart.x_range is not None:
         axis["range"] = list(np.log10(chart.x_range) if chart.log_x else chart.x_range)
     if chart.ticks is not None:
         axis.setdefault("type", "linear")
-        names = list(map(html.escape, chart.ticks.values()))
+        names = list(map(plotly, chart.ticks.values()))
         axis |= {"tickvals": list(chart.ticks), "ticktext": names}
     elif chart.log_x:
         axis |= {"tickformat": "~s"} | _log_ticks([curve.x for curve in chart.curves])
@@ -145,8 +145,8 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
         f"{value} [{least}, {most}]" if least is not None else str(value)
         for value, least, most in zip(*map(_numbers, (curve.y, curve.low, curve.high)), strict=True)
     ]
-    label = html.escape(curve.label)
-    head = f"<b>{label}</b><br>{html.escape(' '.join(chart.x_label.split()))}"
+    label = plotly(curve.label)
+    head = f"<b>{label}</b><br>{plotly(chart.x_label)}"
     at = "%{x:,.4~r}" if chart.ticks is None else "%{customdata}"
     line = {
         "type": "scatter",
@@ -170,7 +170,7 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
         return [*_band(curve, chart), line]
     above, below = _numbers(curve.high - curve.y), _numbers(curve.y - curve.low)
     bars = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
-    line["customdata"] = [html.escape(chart.ticks[x]) for x in curve.x]
+    line["customdata"] = [plotly(chart.ticks[x]) for x in curve.x]
     line["error_y"] = bars | {"thickness": 1, "width": 3}
     return [line]
 

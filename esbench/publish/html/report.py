@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from esbench.core.arrays import Floats
+from esbench.core.escape import html
 from esbench.core.json_text import Json
 from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import (
@@ -115,6 +116,7 @@ def template(name: str) -> Template:
     environment = Environment(
         loader=PackageLoader("esbench.publish.html", "."),
         autoescape=True,
+        finalize=html,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.core.arrays import Floats, float_digest
+from esbench.core.arrays import LARGEST_RETURN, Floats, float_digest
 from esbench.core.errors import UsageError, unknown
 from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
@@ -25,7 +25,7 @@ from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, Table, parse
 from esbench.experiment.watchers import at_target
 from esbench.grids.trial_spec import DEFAULT_LABEL, trainer_names
-from esbench.results.baselines import FrozenCell
+from esbench.results.baselines import FrozenCell, Score
 from esbench.results.cell import Cell, variant_of
 from esbench.results.run import variety
 from esbench.results.statistics.curves import Band, at_start, curve_band, policy_returns
@@ -46,7 +46,7 @@ _ONE_LINE: Final = re.compile(rf"([\[{{])\n\s*({_ITEM}(?:,\n\s*{_ITEM})*)\n\s*([
 _FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
 _Start = Annotated[str, Field(pattern=rf"^[\da-f]{{{DIGEST_DIGITS}}}$")]
 _Count = Annotated[int, Field(ge=0)]
-_Seconds = Annotated[float, Field(ge=0)]
+_Seconds = Annotated[float, Field(ge=0, le=LARGEST_RETURN)]
 PLAYED: Final = ("episodes", "quantiles", "tail")
 """What follows from the held-out episodes."""
 TRAINED: Final = ("generations", "env_steps", "best_center", "best_so_far")
@@ -61,8 +61,8 @@ class BestSoFar(Settings):
     are even between the first and the largest one.
     """
 
-    env_steps: tuple[float, ...]
-    returns: tuple[float, ...]
+    env_steps: tuple[Score, ...]
+    returns: tuple[Score, ...]
 
     def steps_to(self, threshold: float) -> float:
         """The steps until a return of ``threshold`` or more, at most a level late; or infinity."""
@@ -98,10 +98,10 @@ class EntryRun(Settings):
     )
     episodes: Annotated[int, Field(ge=1)]
     episodes_digest: str
-    quantiles: Annotated[tuple[float, ...], Field(min_length=9, max_length=9)]
-    tail: float
+    quantiles: Annotated[tuple[Score, ...], Field(min_length=9, max_length=9)]
+    tail: Score
     one_episode: bool = False
-    best_center: float | None
+    best_center: Score | None
     best_so_far: BestSoFar
 
 
@@ -115,8 +115,8 @@ class EntryCurves(Settings):
         ranks: the share of members that beat the policy, [seeds, points]; null for an agent.
     """
 
-    env_steps: tuple[float, ...]
-    returns: tuple[tuple[float | None, ...], ...]
+    env_steps: tuple[Score, ...]
+    returns: tuple[tuple[Score | None, ...], ...]
     ranks: tuple[tuple[float | None, ...], ...]
 
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
 
-from esbench.core.escape import latex, markdown
+from esbench.core.escape import csv, latex, markdown
 from esbench.core.json_text import Json, as_text
 from esbench.core.units import NONE
 
@@ -114,7 +114,8 @@ def export(sheet: Sheet, rows: Sequence[Json], format_: str) -> str:
 def as_markdown(sheet: Sheet) -> str:
     """A Markdown table followed by its notes as a list."""
     align = ["left" if name in TEXTS else "right" for name in sheet.header]
-    frame = _frame(sheet.header, [[markdown(text) for text in cells] for cells in sheet.body])
+    header, *body = [[*map(markdown, cells)] for cells in (sheet.header, *sheet.body)]
+    frame = _frame(header, body)
     table = frame.to_markdown(index=False, disable_numparse=True, colalign=align)
     return "\n".join([table, "", *(f"- {markdown(note)}" for note in sheet.notes), ""])
 
@@ -145,21 +146,12 @@ def as_latex(sheet: Sheet) -> str:
     return f"{head}\n{placed}\\raggedright\n{below}\n\\endgroup\n"
 
 
-def as_csv(rows: Sequence[Json]) -> str:
+def as_csv(rows: Sequence[Json] | pd.DataFrame) -> str:
     """Rows of values by column as CSV, in full precision; NaN is empty."""
     import pandas as pd
 
-    return pd.DataFrame(rows).map(_cell_text).to_csv(index=False)
-
-
-def _cell_text(value: Any) -> Any:
-    """Several values in one cell of CSV."""
-    match value:
-        case tuple():
-            return "; ".join(map(str, value))
-        case dict():
-            return "; ".join(f"{name} {text}" for name, text in value.items())
-    return value
+    frame = pd.DataFrame(rows)
+    return frame.map(csv).rename(columns=csv).to_csv(index=False)
 
 
 def _frame(header: Sequence[str], body: Sequence[Sequence[str]]) -> pd.DataFrame:

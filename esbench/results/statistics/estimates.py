@@ -28,7 +28,7 @@ from typing import Final, Literal, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-from esbench.core.arrays import Floats
+from esbench.core.arrays import Floats, unit_of
 from esbench.core.seeding import Purpose, stream
 
 EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
@@ -306,12 +306,18 @@ def hedges_g(first: Floats, second: Floats) -> float:
     NaN where there are fewer than three runs in all, or none differs within its side.
     """
     freedom = first.size + second.size - 2
-    squares = first.size * first.var() + second.size * second.var()
     spreads = any(side.size and side.min() < side.max() for side in (first, second))
     if freedom < 1 or not spreads:  # rounding of the means leaves squares even without a spread
         return math.nan
     correction = 1 - 3 / (4 * freedom - 1)
-    return float((first.mean() - second.mean()) / math.sqrt(squares / freedom) * correction)
+    return float((first.mean() - second.mean()) / pooled_deviation(first, second) * correction)
+
+
+def pooled_deviation(first: Floats, second: Floats) -> float:
+    """The standard deviation within two sides of [runs] each, of three runs or more in all."""
+    unit = unit_of(first, second)
+    squares = sum(side.size * (side / unit).var() for side in (first, second))
+    return unit * math.sqrt(squares / (first.size + second.size - 2))
 
 
 def stratified_interval(

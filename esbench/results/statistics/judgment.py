@@ -39,7 +39,7 @@ import numpy as np
 from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError, require_finite
 from esbench.core.units import counted
-from esbench.results.statistics.estimates import iqm
+from esbench.results.statistics.estimates import iqm, pooled_deviation
 from esbench.results.statistics.significance import (
     OMNIBUS,
     PERMUTATIONS,
@@ -253,11 +253,10 @@ def seeds_needed(sample: Sample, rules: GateRules, cells: int = 1) -> float:
     from scipy.stats import norm
 
     n, m = sample.baseline.size, sample.scores.size
-    squares = n * sample.baseline.var() + m * sample.scores.var()
-    deviation = math.sqrt(squares / (n + m - 2)) if n + m > 2 else math.inf
-    quantiles = norm.ppf(1 - rules.noninferiority_level) + norm.ppf(POWER)
-    by_power = 2 * (quantiles * deviation / (sample.margin * sample.span)) ** 2
-    seeds = max(by_power, seeds_to_fail(rules, cells))
+    deviation = pooled_deviation(sample.baseline, sample.scores) if n + m > 2 else math.inf
+    quantiles = float(norm.ppf(1 - rules.noninferiority_level) + norm.ppf(POWER))
+    root = quantiles * deviation / (sample.margin * sample.span)
+    seeds = max(2 * root * root, seeds_to_fail(rules, cells))
     return math.ceil(seeds) if seeds <= MOST_SEEDS else math.inf
 
 
