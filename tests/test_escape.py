@@ -31,10 +31,16 @@ from esbench.core.escape import (
     printable,
     without_passwords,
 )
+from esbench.core.files import safe_name
 from esbench.publish.html.report import template
 from esbench.publish.leaderboard.entries import as_file
 
 LINKED = re.compile(r"@\w|#\d+\b|\bgh-\d|://|\bwww\.|:[\w+-]+:", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("label", [".", "..", "../..", "a/../../b", "/etc", *HOSTILE])
+def test_the_folder_of_a_label_is_in_its_parent(label: str) -> None:
+    assert (Path("/out") / safe_name(label)).resolve().parent == Path("/out")
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ RESUMABLE: Final = "; what was saved before is intact, and the same command resu
 
 
 def safe_name(text: str) -> str:
-    """A text as a file name: only letters, digits and ``_ . + -``."""
-    return re.sub(r"[^\w.+-]", "_", text)
+    """A text as a file name: only letters, digits and ``_ . + -``, and not only dots."""
+    return re.sub(r"[^\w.+-]|^\.+$", "_", text)
 
 
 def as_path(name: str, value: str | Path) -> Path:

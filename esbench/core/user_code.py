@@ -91,8 +91,8 @@ def import_object(kind: str, name: str, base: type = object, or_function: bool =
     """The user's object with a name such as "package.file:Class"; ``kind`` is for messages.
 
     Raises:
-        UsageError: it cannot be imported, or is no subclass of ``base``, unless that is ``object``,
-            nor, with ``or_function``, a function that its package defines.
+        UsageError: it cannot be imported, or is no concrete subclass of ``base``, unless that is
+            ``object``, nor, with ``or_function``, a function that its package defines.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
@@ -115,11 +115,13 @@ def import_object(kind: str, name: str, base: type = object, or_function: bool =
             raise UsageError(f"{kind} {name!r}: {module_name!r} has no {part!r}; {near}")
         target = known[part]
     is_base = inspect.isclass(target) and issubclass(target, base)
-    if base is object or is_base or (or_function and _is_function_of(target, module)):
+    is_right = is_base and not inspect.isabstract(target)
+    if base is object or is_right or (or_function and _is_function_of(target, module)):
         return target
-    expected = f"a subclass of {base.__module__}.{base.__name__}"
+    missing = ", ".join(sorted(getattr(target, "__abstractmethods__", ())))
+    expected = f"a subclass of {base.__module__}.{base.__name__}{missing and f' with {missing}'}"
     expected += f", or a function that {module_name} defines" if or_function else ""
-    raise UsageError(f"{kind} {name!r} is {type(target).__name__!r}; expected {expected}")
+    raise UsageError(f"{kind} {name!r} is no such {kind}; expected {expected}")
 
 
 def _is_function_of(target: Any, module: str) -> bool:

@@ -6,7 +6,6 @@ are of Conti et al. 2018 (arXiv:1712.06560): the end of an episode, and the memo
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Final, final
 
@@ -94,12 +93,7 @@ def behavior_class(name: str) -> type[Behavior]:
     """The class registered as ``name``, or a user's "package.file:Class"; UsageError if none."""
     if ":" not in name:
         return BEHAVIORS.get(name)
-    found: Any = import_object("behavior", name)
-    if not (isinstance(found, type) and issubclass(found, Behavior)) or inspect.isabstract(found):
-        raise UsageError(
-            f"behavior {name!r} is not a behavior; expected a subclass of "
-            "esbench.Behavior with begin, step and end"
-        )
+    found: type[Behavior] = import_object("behavior", name, Behavior)
     return found
 
 
