@@ -14,9 +14,8 @@ from trained_cell import Rewrite
 
 import esbench as public
 from esbench.algorithms.optimizers import make_optimizer
-from esbench.core import user_code
 from esbench.core.errors import UsageError
-from esbench.core.user_code import import_object, own_names
+from esbench.core.user_code import TRUSTED, import_object, own_names
 from esbench.environments.make_environment import WrapperSettings, make_environment
 from esbench.publish.leaderboard.entries import read_entry
 from esbench.publish.leaderboard.suites import read_suite
@@ -39,9 +38,12 @@ TOUCH = "from pathlib import Path\nPath(r'{}').touch()\n"
 
 
 @pytest.fixture(autouse=True)
-def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def _new_process() -> Iterator[None]:
     """As in a new process, the user has named nothing."""
-    monkeypatch.setattr(user_code, "TRUSTED", set())
+    before = {*TRUSTED}
+    TRUSTED.clear()
+    yield
+    TRUSTED.update(before)
 
 
 @pytest.fixture
@@ -136,7 +138,7 @@ def hostile(trained: Path, board: Path, rewrite: Rewrite, evil: str, tmp_path: P
     name_code(content["cells"][0])
     path.write_text(json.dumps(content))
     poison(trained, evil)
-    user_code.TRUSTED.clear()
+    TRUSTED.clear()
     return [str(trained / "seed-0"), str(file)]
 
 
@@ -374,7 +376,7 @@ def test_own_code_in_the_current_folder_is_found_by_all_processes(
     code, _, err = esbench("run", "grid.toml", "--workers", "2", "--callback", f"{near}:call")
     assert code == 0, err
     (trial,) = (str(path.parent) for path in tmp_path.rglob("trial.json"))
-    user_code.TRUSTED.clear()
+    TRUSTED.clear()
     sys.path.remove(str(tmp_path))
     code, out, err = esbench("eval", trial, "--workers", "1", "--trust")
     assert (code, "identical" in out) == (0, True), err
@@ -382,7 +384,7 @@ def test_own_code_in_the_current_folder_is_found_by_all_processes(
     warm = RUN.replace("SEED", trial).replace("'", "").split()
     warm[2] = f"{near}:Near-v0"
     warm += ["--set", "policy.template=linear", "--env-steps", "50", "--workers", "1"]
-    user_code.TRUSTED.clear()
+    TRUSTED.clear()
     code, _, err = esbench(*warm)
     assert (code, f"'{near}:Mine'" in err, f"'{near}:Near-v0'" in err) == (2, True, False)
     code, _, err = esbench(*warm, "--trust", "--quiet")

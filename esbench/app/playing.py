@@ -53,8 +53,7 @@ def load_policy(
     if generation is not None:
         require_integer("generation", generation, 1, MOST)
     folder = TrialFolder(Path(path))
-    if trust:
-        folder.trust()
+    folder.spec(trust)
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)
 
@@ -110,26 +109,28 @@ def evaluations(
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import evaluate_trial, keep_best
     from esbench.store.find_trials import find_trials
-    from esbench.store.trial_folder import TrialFolder
 
     path = Path(trial)
     with WorkerPool(workers) as pool:
 
         def score(folder: Path) -> StoredScore:
-            if trust:
-                TrialFolder(folder).trust()
             stored = evaluate_trial(folder, pool, episodes, generation, which)
             if which == "best" and generation is None:
                 keep_best(folder, stored)
             return stored
 
         for folder in [item.path for item in find_trials(path)] if every else [path]:
-            yield folder, _attempted(partial(score, folder), every)
+            yield folder, _attempted(partial(score, folder), every, folder, trust)
 
 
-def _attempted(make: Callable[[], Result], one_of_several: bool) -> Result | EsbenchError:
-    """What is made, or its error if it is one of several."""
+def _attempted(
+    make: Callable[[], Result], one_of_several: bool, folder: Path, trust: bool
+) -> Result | EsbenchError:
+    """What is made of a trial, or its error if it is one of several."""
+    from esbench.store.trial_folder import TrialFolder
+
     try:
+        TrialFolder(folder).spec(trust)  # before anything else of it is used
         return make()
     except EsbenchError as error:
         if not one_of_several:
@@ -190,16 +191,13 @@ def renderings(
     trust: bool,
 ) -> Iterator[tuple[Path, Rendered | EsbenchError]]:
     """Yield the folder and the file of one checkpoint after another."""
-    from esbench.store.trial_folder import TrialFolder
     from esbench.video.render_trial import outputs, render_trial
 
     name = None if out is None else Path(out)
     for folder, kept, file in outputs(Path(trial), name, every, generation):
-        if trust:
-            TrialFolder(folder).trust()
         with display.working(f"rendering {file}"):
             make = partial(render_trial, folder, file, episode, max_steps, kept, which)
-            rendered = _attempted(make, every)
+            rendered = _attempted(make, every, folder, trust)
         yield folder, rendered
 
 

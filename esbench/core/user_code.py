@@ -38,9 +38,9 @@ FOLDERS: Final[list[str]] = []  # searched for user code after ``sys.path``
 _WRITES_FILES: Final = "RecordVideo"
 
 
-def names_in(data: Any) -> Iterator[str]:
-    """The names of code in the content of a JSON file: every text with a colon."""
-    rest = [data]
+def names_in(spec: Json) -> Iterator[str]:
+    """The names of code in a specification, or a part: every text with a colon but paths."""
+    rest: list[Any] = [{**spec, "init_from": None}]
     while rest:
         match rest.pop():
             case str() as text if ":" in text:
@@ -51,19 +51,14 @@ def names_in(data: Any) -> Iterator[str]:
                 rest += reversed(values)
 
 
-def trust(data: Any) -> None:
-    """Trust the names in ``data``, because the user of this process has given them."""
-    TRUSTED.update(names_in(data))
-
-
 def require_trusted(specs: Iterable[Json], source: object, trusted: bool = False) -> None:
     """Raises UsageError, with all names, if specifications name code that is not trusted.
 
-    With ``trusted``, the user trusts it.
+    If they are ``trusted``, this process trusts their names from now on.
     """
     own = own_names(specs)
     if trusted:
-        trust(own)
+        TRUSTED.update(own)
     elif own:
         raise UsageError(
             f"{source} names code that would be run: {', '.join(map(repr, own))}; read that code, "
@@ -72,9 +67,8 @@ def require_trusted(specs: Iterable[Json], source: object, trusted: bool = False
 
 
 def own_names(specs: Iterable[Json]) -> list[str]:
-    """The names in specifications that are not trusted; ``init_from`` is a path."""
-    plain = ({**spec, "init_from": None} for spec in specs)
-    names = dict.fromkeys(name for spec in plain for name in names_in(spec))
+    """The names in specifications that are not trusted."""
+    names = dict.fromkeys(name for spec in specs for name in names_in(spec))
     return [name for name in names if not _is_trusted(name)]
 
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, final
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Table, TrainerSettings, parse, untupled
-from esbench.core.user_code import trust
+from esbench.core.user_code import TRUSTED, names_in
 from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
     Scores,
@@ -121,8 +121,8 @@ class _EnvironmentOfGrid:
         for key, scope in scopes.items():
             for label, algorithm, inherited in self._algorithms(key):
                 for policy_label, policy in self._policies(key, algorithm):
-                    for named in filter(None, (algorithm, environment, policy)):
-                        trust(named.model_dump(mode="json"))  # a grid is code
+                    for named in filter(None, (algorithm, environment, policy)):  # a grid is code
+                        TRUSTED.update(names_in(named.model_dump(mode="json")))
                     labels = {
                         "environment": self.file.id, "algorithm": label, "policy": policy_label
                     }  # fmt: skip

@@ -310,12 +310,12 @@ class TrialSpec(Settings):
         return digest_of(self.as_json())
 
 
-def stored_spec(content: Json, source: str) -> TrialSpec:
+def stored_spec(content: Json, source: str, trusted: bool = False) -> TrialSpec:
     """The typed specification of a trial's folder, a baseline or a leaderboard.
 
-    UsageError if it names code that is not trusted, or has a wrong setting.
+    UsageError as ``require_trusted``, or if a setting or plugin is not known here.
     """
-    require_trusted([content], source)
+    require_trusted([content], source, trusted)
     return parse(TrialSpec, content, source, "spec")
 
 

@@ -26,7 +26,7 @@ from esbench.core.escape import printable, without_passwords
 from esbench.core.json_text import Json
 from esbench.core.processor import arithmetic, cpu_info
 from esbench.core.registry import DISTRIBUTION, Registry
-from esbench.core.user_code import find_own
+from esbench.core.user_code import find_own, names_in
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.environments.specifications import module_of
@@ -191,19 +191,12 @@ def _versions(module: str) -> dict[str, str]:
 
 def _modules(spec: TrialSpec) -> Iterator[str]:
     """The modules that a specification names, or that define what it names."""
-    yield spec.environment.id.rpartition(":")[0]
     module = module_of(spec.environment.id)
     yield module
     if module.startswith("gymnasium.envs.box2d"):
         yield "Box2D"  # the simulator
-    for text in (
-        spec.environment.behavior,
-        *(each.wrapper for each in spec.environment.wrappers),
-        spec.algorithm.name,
-        getattr(spec.algorithm.settings, "optimizer", ""),
-        getattr(spec.policy.settings, "factory", "") if spec.policy else "",
-    ):
-        yield str(text).rpartition(":")[0]
+    for name in names_in(spec.as_json()):
+        yield name.rpartition(":")[0]
     named: list[tuple[Registry[Any], str]] = [
         (ALGORITHMS, spec.algorithm.name),
         (AGENTS, spec.algorithm.name),

@@ -37,7 +37,6 @@ from esbench.core.files import (
     shorten_log,
 )
 from esbench.core.json_text import Json
-from esbench.core.user_code import trust
 from esbench.grids.trial_spec import TrialSpec, differences, extends, stored_spec
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
@@ -112,13 +111,9 @@ class TrialFolder:
             raise UsageError(f"no file {str(path)!r}; expected the folder of a trial{near}")
         return read_stored(path, StoredDescription)
 
-    def trust(self) -> None:
-        """Trust the code that the specification names, because the user does."""
-        trust(self.description()["spec"])
-
-    def spec(self) -> TrialSpec:
+    def spec(self, trusted: bool = False) -> TrialSpec:
         """The typed specification; UsageError as ``stored_spec``."""
-        return stored_spec(self.description()["spec"], str(self.path / "trial.json"))
+        return stored_spec(self.description()["spec"], str(self.path / "trial.json"), trusted)
 
     def records(self) -> list[GenerationRecord]:
         """The rows of ``metrics.jsonl``; NaN for what is not finite."""
