@@ -194,6 +194,8 @@ def test_the_suites_leave_out_entries_that_name_code(hostile: list[str]) -> None
         ("gymnasium.wrappers:ClipReward", True),
         ("esbench.environments.wrappers:NewInstance", True),
         ("torch.optim.adam:Adam", True),
+        ("ale_py:PongNoFrameskip-v4", True),
+        ("ale_py_evil:Pong-v4", False),
         ("gymnasium.wrappers:RecordVideo", False),
         ("gymnasium.wrappers.vector:RecordVideo", False),
         ("gymnasium.wrappers.utils:RunningMeanStd", False),

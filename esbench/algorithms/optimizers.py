@@ -360,7 +360,7 @@ def _maker(
     if is_own:
         cls = import_object("optimizer", name)
         if not (inspect.isclass(cls) and callable(getattr(cls, "step", None))):
-            raise UsageError(f"optimizer {name!r}: expected a class with step, as in torch.optim")
+            raise UsageError(f"optimizer {name}: expected a class with step, as in torch.optim")
     if cls is None:
         raise unknown("optimizer", name, {*torch_optimizers(), *RULES})
     require_keywords(f"optimizer {name}", cls, settings, others=NOT_SETTINGS)

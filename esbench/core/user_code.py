@@ -1,8 +1,8 @@
 """Code of the user's own, which is imported by names such as "package.file:Class".
 
 Data, which are trials, baselines and leaderboards, may have names that others have written. A name
-is *trusted* if it is of esbench, of ``torch.optim`` or of a wrapper of Gymnasium that writes no
-files, or if the user of this process has given it: in Python, on the command line or in a grid.
+is *trusted* if it is of esbench, the ALE, ``torch.optim`` or of a wrapper of Gymnasium that writes
+no files, or if the user of this process has given it: in Python, on the command line or in a grid.
 ``require_trusted`` checks the names in data before anything is imported.
 
 The command line finds modules in the current folder too, but ``sys.path`` has that only from the
@@ -78,7 +78,8 @@ def _is_trusted(name: str) -> bool:
         from gymnasium import wrappers
 
         return path in wrappers.__all__
-    return name in TRUSTED or f"{module}.".startswith(("esbench.", "torch.optim."))
+    is_known = f"{module}.".startswith(("esbench.", "torch.optim.")) or module == "ale_py"
+    return is_known or name in TRUSTED
 
 
 def import_object(kind: str, name: str, base: type = object, or_function: bool = False) -> Any:
