@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Container, Iterable, Iterator
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from esbench.core.escape import printable
 
@@ -47,6 +47,11 @@ class EsbenchError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(shortened(message))
+
+    def of(self, place: str) -> Self:
+        """The same error, whose message says where it was raised."""
+        self.args = (f"{place}: {self}",)
+        return self
 
 
 class UsageError(EsbenchError, ValueError):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from esbench.core.errors import EnvironmentFailedError, TrainingError, UsageError
+from esbench.core.errors import EsbenchError
 from esbench.engine.engine import Cluster, Joined, Lost, Node
 from esbench.engine.jobs import EpisodeResult, Job, Task
 from esbench.engine.node_player import Configured, Exchange, Report
@@ -175,10 +175,8 @@ class Coordinator:
                         self._due[share] = None
                 case Report():
                     self._count(self.shares[node], event)
-                case UsageError() | EnvironmentFailedError():
-                    raise event
-                case TrainingError():
-                    raise TrainingError(f"node {node.name}: {event}")
+                case EsbenchError():
+                    raise event.of(f"node {node.name}")
                 case Lost():
                     del self._configuring[node]
                     if node in self.shares:

@@ -285,7 +285,7 @@ class TrialScheduler:
                 if run in self._locks or self._open(run, ended):
                     with interrupts_delayed():
                         place.run, place.latest, place.in_flight = run, None, 0
-                        run.clock.start()
+                        run.clock.note_progress()
                         place.assign(Away(run.trial) if self._away else run.trial)
 
     def _open(self, run: _Run, ended: Callable[[Trial, Outcome, str], None]) -> bool:
@@ -339,7 +339,7 @@ class TrialScheduler:
                 case Notice(text):
                     self._tell(text)
                 case EsbenchError():
-                    raise message
+                    raise message.of(f"node {place.node.name}") if self._away else message
                 case Died(cause):
                     place.deaths += 1
                     exceeded, place.exceeded = place.exceeded, ""
@@ -350,7 +350,11 @@ class TrialScheduler:
                 case WatcherCall(name, arguments) if run is not None:
                     if name == "trial_ended":
                         self._close(place, run)
-                    elif name == "generation_done":
+                        outcome, detail = arguments
+                        if self._away and outcome == "failed":  # perhaps of a missing module
+                            detail = f"node {place.node.name}: {detail}"
+                        return run.trial, WatcherCall(name, (outcome, detail))
+                    if name == "generation_done":
                         (record,) = arguments
                         run.advance(record)
                         place.latest = record
@@ -386,7 +390,6 @@ class TrialScheduler:
             return WatcherCall("trial_ended", ("done", score_text(folder.result())))
         if not exceeded and run.deaths < MAX_DEATHS:
             place.run = None
-            run.clock.stop()
             folder.close()
             self._pending.appendleft(run)
             return WatcherCall("trial_died", (cause,))

@@ -187,24 +187,15 @@ UNLIMITED: Final = Limits()
 class Clock:
     """The time of a trial, or of its check, in the processes that run it.
 
-    ``check`` is called every ``TICK`` seconds, so that time in which nothing could run is no part.
+    ``check`` is called every ``TICK`` seconds while there is one, so other time is no part of it.
     """
 
     def __init__(self) -> None:
-        self._spent = 0.0
-        self._hinted = False
-        self.start()
-
-    def start(self) -> None:
-        """A process begins or continues the trial."""
         self._running, self._heard = RunningTime(), 0.0
-
-    def stop(self) -> None:
-        """The process is gone; no time passes until the next one starts."""
-        self._spent += self._running()
+        self._hinted = False
 
     def note_progress(self) -> None:
-        """An episode has ended, or the trial has come further."""
+        """A process has begun the trial, an episode has ended, or the trial has come further."""
         self._heard = self._running()
 
     def check(self, trial: Trial, limits: Limits, watcher: Watcher) -> str:
@@ -214,4 +205,4 @@ class Clock:
         if silent >= HINT_SECONDS and not self._hinted:
             self._hinted = True
             watcher.trial_silent(trial, HINT_SECONDS)
-        return limits.exceeded(silent, self._spent + total)
+        return limits.exceeded(silent, total)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -236,8 +237,10 @@ class RayNodes(Cluster):
 
     def _fail(self, node: RayNode, error: Exception) -> None:
         """An actor is gone, perhaps with its node; ``_look`` starts another one if it is not."""
-        # The error of a task, or else the first line of Ray's message.
-        reason = str(getattr(error, "cause", None) or error).strip().partition("\n")[0]
+        # What its Python lacks, the error of a task, or else the first line of Ray's message.
+        missing = re.search(r"No module named '[\w.]+'", str(error))
+        cause = str(getattr(error, "cause", None) or error).strip().partition("\n")[0]
+        reason = f"{missing[0]}; expected the packages of this machine" if missing else cause
         count = self._failures[node.place.id] = self._failures.get(node.place.id, 0) + 1
         # For a while, a node that is gone counts as alive, but starts no actor.
         if count < MAX_STARTS or node.place not in self._cluster.nodes():

@@ -9,6 +9,12 @@ import pytest
 from delayed_fleet import DelayedFleet
 from fake_fleet import PromptFleet, result_of
 
+from esbench.core.errors import (
+    EnvironmentFailedError,
+    EsbenchError,
+    TrainingError,
+    UsageError,
+)
 from esbench.engine.coordinator import Coordinator
 from esbench.engine.jobs import CENTER, Task, member_tasks
 
@@ -107,3 +113,20 @@ def test_without_nodes_it_tells_so_and_waits_for_one() -> None:
     assert len(coordinator.play(JOB, member_tasks(range(5), 1))) == 5
     assert len(told) == 3
     assert "waiting for one to join" in told[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsageError("it has no module 'x'"),
+        EnvironmentFailedError("it has no module 'x'", "the traceback"),
+        TrainingError("it has no module 'x'"),
+    ],
+)
+def test_an_error_says_of_which_node_it_is(
+    monkeypatch: pytest.MonkeyPatch, error: EsbenchError
+) -> None:
+    fleet = PromptFleet(2)
+    monkeypatch.setattr(fleet, "take", lambda: [(fleet.nodes[1], error)])
+    with pytest.raises(type(error), match="^node 1: it has no module 'x'$"):
+        coordinator_of(fleet).listen(0)

@@ -448,3 +448,8 @@ def test_a_pool_is_given_episodes_in_portions(make_spec: Spec, trio: WorkerPool)
         returns |= {result.task.member: result.total for result in trio.step(seconds=1.0)}
     assert [returns[member] for member in range(25)] == expected.returns[:25, 0].tolist()
     assert len(returns) == 25
+
+
+def test_a_log_that_cannot_be_written_stops_no_training(make_spec: Spec, trio: WorkerPool) -> None:
+    configure(trio, make_spec(), Path("/dev/full/log.txt"))
+    assert len(trio.play(walk_job(6), member_tasks(range(6), 1)).returns) == 6

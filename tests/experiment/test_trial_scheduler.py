@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, final
 
 import pytest
 from command_line import children
@@ -21,20 +21,22 @@ from watchers import run as run_here
 
 from esbench.core import clock as core_clock
 from esbench.core.errors import UsageError, UserCodeError
-from esbench.engine.engine import Engine
+from esbench.engine import child_process
+from esbench.engine.engine import Engine, Joined, Node, Nodes
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment import trial_processes
+from esbench.experiment import trial_processes, trial_scheduler
 from esbench.experiment import watchers as limits_module
 from esbench.experiment.run_grid import run_grid
 from esbench.experiment.trial_processes import Died, TrialServer
 from esbench.experiment.trial_scheduler import TrialScheduler
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import UNLIMITED, Clock, ImportedCallback, Limits
+from esbench.experiment.watchers import Clock, ImportedCallback, Limits
 from esbench.store.trial_folder import TrialFolder
 
 Make = Callable[..., Trial]
 Run = Callable[..., None]
 ENDLESS: dict[str, Any] = {"budget": {"env_steps": 10**9}}
+ALONE = (1, partial(WorkerPool, 1, 4))
 SAVE_OFTEN = [ImportedCallback("often_saved:go_on")]
 
 
@@ -213,6 +215,7 @@ def test_a_trial_that_fails_or_runs_elsewhere_stops_no_other(
     assert "died 3 times" in doomed.folder.error()
     assert "SIGKILL" in doomed.folder.error()
     assert "fell over" in bad.folder.error()
+    assert any("fell over" in detail and "node-0" in detail for _, detail in watcher.ends)
     assert bad.folder.status == doomed.folder.status == "failed"
 
 
@@ -225,14 +228,11 @@ def test_a_refused_specification_ends_the_grid_in_one_sentence(
     assert not trial.folder.is_done
 
 
-@pytest.mark.parametrize(
-    "limits", [Limits(trial=1.5), Limits(episode=1.5)], ids=["trial", "episode"]
-)
 def test_a_trial_that_hangs_fails_after_a_limit(
-    make_trial: Make, run_in_processes: Run, monkeypatch: pytest.MonkeyPatch, limits: Limits
+    make_trial: Make, run_in_processes: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits_module, "HINT_SECONDS", 0.0)
-    trial, watcher = make_trial("hostile_code:Step-sleep-v0"), Watcher()
+    trial, watcher, limits = make_trial("hostile_code:Step-sleep-v0"), Watcher(), Limits(1.0)
     run_in_processes(watcher, trial, limits=limits)
     assert [outcome for outcome, _ in watcher.ends] == ["failed"]
     assert trial.folder.error() == f"{limits.exceeded(2.0, 2.0)}\n"
@@ -263,14 +263,6 @@ def test_a_limit_saves_the_trial(
     require_saved([trial], "failed")
 
 
-def test_a_limit_is_exceeded_when_it_is_reached() -> None:
-    limits = Limits(episode=2.0, trial=10.0)
-    assert limits.exceeded(silent=1.9, total=9.9) == ""
-    assert "2 s" in limits.exceeded(silent=2.0, total=9.9)
-    assert "10 s" in limits.exceeded(silent=1.0, total=10.0)
-    assert UNLIMITED.exceeded(1e9, 1e9) == ""
-
-
 def test_the_clock_of_a_trial_counts_only_what_its_processes_could_run(
     make_trial: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,14 +282,13 @@ def test_the_clock_of_a_trial_counts_only_what_its_processes_could_run(
     assert (look(episode=9), look(trial=9), look(episode=10, trial=10)) == (True, True, False)
     clock.note_progress()
     assert (look(episode=1), look(trial=9)) == (False, True)
-    clock.stop()
-    now[0] += 1000
-    clock.start()
+    now[0] += 1000  # another process has yet to start
+    clock.note_progress()
     assert (look(episode=1), look(trial=9), look(trial=10)) == (False, True, False)
     now[0] += 1000  # the container is frozen
-    assert (look(episode=1), look(trial=10)) == (False, False)
-    run_for(0.5)
-    assert (look(episode=1), look(trial=10)) == (True, True)
+    assert (look(episode=1), look(trial=11)) == (False, False)
+    run_for(1)
+    assert (look(episode=1), look(trial=11)) == (True, True)
     assert not watcher.silent
     run_for(60)
     look(), look()
@@ -321,7 +312,8 @@ def deaf_engine(ready: Path) -> WorkerPool:
 def test_a_process_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: bool
 ) -> None:
-    monkeypatch.setattr(trial_processes, "PATIENCE", 0.1)
+    for module in (child_process, trial_processes):
+        monkeypatch.setattr(module, "PATIENCE", 0.1)
     server, ready = TrialServer(), tmp_path / "ready"
     server.assign(0, 0, (partial(deaf_engine, ready), ()), None)
     while not ready.exists():
@@ -329,6 +321,48 @@ def test_a_process_that_does_not_end_is_killed(
     server.end(1)  # there is none
     server.close() if closed else server.end(0)
     assert server.receive() == [(0, Died("signal SIGKILL (out of memory?)"))]
+
+
+def test_an_interrupt_ends_a_trial_that_cannot_be_saved(make_trial: Make) -> None:
+    trial, watcher, told = make_trial(**ENDLESS), Watcher(), list[str]()
+    watcher._then = partial(interrupt_at, watcher, trials=1)
+    full = [ImportedCallback("full_disk:go_on")]
+    with pytest.raises(KeyboardInterrupt):
+        run(None, watcher, trial, callbacks=full, tell=told.append, layout=lambda *_: ALONE)
+    assert "No space left on device" in told[0]
+    assert trial.folder.status == "partial"
+
+
+@final
+class SilentNode(Nodes, Node):
+    """A node that joins, and says nothing more."""
+
+    name, cores = "silent", 1
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Node, object]] = [(self, Joined())]
+
+    def call(self, *_: object, **__: object) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+    def take(self) -> Sequence[tuple[Node, object]]:
+        found, self.events = self.events, []
+        return found
+
+    def close(self) -> None: ...
+
+
+def test_trials_that_do_not_end_are_not_waited_for(
+    make_trial: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_scheduler, "SAVE_SECONDS", 0.02)
+    trial, told = make_trial(), list[str]()
+    with TrialScheduler([trial], one_each, SilentNode(), tell=told.append) as grid:
+        grid._give(Watcher().trial_ended)
+    assert "1 trial did not end" in told[0]
+    with trial.folder.locked() as mine:
+        assert mine
 
 
 class MortalChild:

@@ -128,7 +128,7 @@ def test_a_node_that_joins_later_and_cannot_be_used_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def missing(_: object) -> Software:
-        raise RayError("no module esbench")
+        raise RayError("The actor died.\n\nModuleNotFoundError: No module named 'esbench'")
 
     monkeypatch.setattr(ray_nodes, "PERIOD_SECONDS", 0.0)
     cluster = StubCluster(one=software)
@@ -143,4 +143,4 @@ def test_a_node_that_joins_later_and_cannot_be_used_ends_nothing(
     refused, broken = cluster.told
     assert "node two" in refused
     assert "node three" in broken
-    assert "no module esbench" in broken
+    assert "No module named 'esbench'" in broken
