@@ -324,8 +324,13 @@ def test_a_process_that_does_not_end_is_killed(
 
 
 def test_an_interrupt_ends_a_trial_that_cannot_be_saved(make_trial: Make) -> None:
-    trial, watcher, told = make_trial(**ENDLESS), Watcher(), list[str]()
-    watcher._then = partial(interrupt_at, watcher, trials=1)
+    trial, told = make_trial(**ENDLESS), list[str]()
+
+    def interrupt() -> None:
+        if "3" in watcher.events[trial.name]:  # the callback has been imported
+            raise KeyboardInterrupt
+
+    watcher = Watcher(interrupt)
     full = [ImportedCallback("full_disk:go_on")]
     with pytest.raises(KeyboardInterrupt):
         run(None, watcher, trial, callbacks=full, tell=told.append, layout=lambda *_: ALONE)
