@@ -7,9 +7,7 @@ import pytest
 from fake_trials import make_trials, write_runs, write_scores, write_trial
 
 from esbench.publish.figures.across import (
-    cell_scores,
     performance_profile,
-    profile_curves,
     target_ecdf,
 )
 from esbench.publish.figures.chart import Chart, Curve, chart_drawing
@@ -44,8 +42,10 @@ def ecdf_of(root: Path) -> list[Curve]:
 
 
 def profile_of(root: Path) -> list[Curve]:
-    found = [cell for cell in read_folder(root) if cell.has_scale]
-    return profile_curves([(cell, cell_scores(cell)) for cell in found], cell_styles(found))
+    found = read_folder(root)
+    shown = performance_profile(found, cell_styles(found))
+    assert shown is not None
+    return list(shown.curves)
 
 
 def share_at(line: Curve, steps: float) -> float:
@@ -114,11 +114,12 @@ def test_bands_of_a_profile_hold_the_line(tmp_path: Path) -> None:
 
 
 def test_a_diverged_run_is_above_nothing_and_an_unfinished_one_is_left_out(tmp_path: Path) -> None:
-    write(tmp_path / "a", "CartPole-v1", [-10.0, 100.0, math.nan])
+    for name in BOTH:
+        write(tmp_path / "a", name, [-10.0, 100.0, math.nan])
     (trial,) = make_trials(tmp_path / "a", seeds=[7])
     write_trial(trial)
     (line,) = profile_of(tmp_path / "a")
-    assert line.label == "openai_es (3 runs)"
+    assert line.label == "openai_es (6 runs)"
     assert share_above(line, -0.05) == pytest.approx(1 / 3)
     assert (line.x[0], line.x[-1]) == (pytest.approx(-0.1), 1.0)
 

@@ -79,11 +79,22 @@ def performance_profile(group: Sequence[Cell], styles: Mapping[str, Style]) -> C
 
     None if fewer than two environments have frozen random and reference scores and a done run.
     """
-    pairs = [(cell, cell_scores(cell)) for cell in group if cell.has_scale and cell.done]
+    pairs = [
+        # A run that diverged is above nothing.
+        (cell, [-math.inf if s is None else cell.normalized(s) for s in (r.score for r in done)])
+        for cell in group
+        if cell.has_scale and (done := cell.done)
+    ]
     environments = _environments(pairs)
     if len(environments) < 2:
         return None
-    curves = profile_curves(pairs, styles)
+    thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
+    curves = []
+    for name, style, strata in _by_algorithm(pairs, styles):
+        label = _label(name, len(strata), len(environments), sum(map(len, strata)))
+        share = estimates.performance_profile(strata, thresholds)
+        low, high = estimates.profile_interval(strata, thresholds)
+        curves.append(Curve(name, label, style, thresholds, share, low, high))
     shaded = "; shaded: pointwise 95 % stratified bootstrap interval" * is_banded(curves)
     return Chart(
         title="Runs above a score",
@@ -95,27 +106,6 @@ def performance_profile(group: Sequence[Cell], styles: Mapping[str, Style]) -> C
         places=[(0.0, "random policy"), (1.0, "reference")],
         is_share=True,
     )
-
-
-def cell_scores(cell: Cell) -> Floats:
-    """The normalized scores [runs] of the done runs; minus infinity for one that diverged."""
-    scores = [run.score for run in cell.done]
-    return np.array([-math.inf if score is None else cell.normalized(score) for score in scores])
-
-
-def profile_curves(
-    pairs: Sequence[tuple[Cell, Floats]], styles: Mapping[str, Style]
-) -> list[Curve]:
-    """The curves of a performance profile, from cells with their scores [runs]."""
-    total = len(_environments(pairs))
-    thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
-    curves = []
-    for name, style, strata in _by_algorithm(pairs, styles):
-        label = _label(name, len(strata), total, sum(map(len, strata)))
-        share = estimates.performance_profile(strata, thresholds)
-        low, high = estimates.profile_interval(strata, thresholds)
-        curves.append(Curve(name, label, style, thresholds, share, low, high))
-    return curves
 
 
 def _environments(pairs: Sequence[tuple[Cell, object]]) -> list[str]:
