@@ -1,9 +1,12 @@
 """Arguments from Python and TOML reach code of the user's own as they are, or are refused."""
 
+import contextlib
 import datetime
 import enum
 import functools
+import inspect
 import json
+import tomllib
 from collections import namedtuple
 from decimal import Decimal
 from pathlib import Path
@@ -225,21 +228,53 @@ class Images(gymnasium.Env[Any, Any]):
         return np.zeros((8, 8, 3), np.uint8), {}
 
 
-WRAPPERS: list[tuple[dict[str, Any], tuple[int, ...]]] = [
-    ({"wrapper": "ReshapeObservation", "shape": [64, 3]}, (64, 3)),
-    ({"wrapper": "ReshapeObservation", "shape": [192]}, (192,)),
-    ({"wrapper": "FrameStackObservation", "stack_size": 2, "padding_type": "zero"}, (2, 8, 8, 3)),
-    ({"wrapper": "DiscretizeAction", "bins": [3]}, (8, 8, 3)),
-    ({"wrapper": "GrayscaleObservation", "keep_dim": True}, (8, 8, 1)),
+class Numbers(gymnasium.Env[Any, Any]):
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Box(-1, 1)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.ones(2, np.float32), {}
+
+
+# A wrapper of Gymnasium, its arguments in TOML, an environment and the shape of an observation.
+WRAPPERS: list[tuple[str, str, Any, tuple[int, ...]]] = [
+    ("ReshapeObservation", "shape = [64, 3]", Images, (64, 3)),
+    ("ReshapeObservation", "shape = [192]", Images, (192,)),
+    ("ReshapeObservation", "shape = { tuple = [8, 24] }", Images, (8, 24)),
+    ("FrameStackObservation", "stack_size = 2\npadding_type = 'zero'", Images, (2, 8, 8, 3)),
+    ("GrayscaleObservation", "keep_dim = true", Images, (8, 8, 1)),
+    ("DiscretizeAction", "bins = [3]", Images, (8, 8, 3)),
+    ("DiscretizeAction", "bins = 3", Images, (8, 8, 3)),
+    ("DiscretizeObservation", "bins = [3, 4]", Numbers, ()),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("table", "shape"), WRAPPERS)
-def test_a_wrapper_of_gymnasium_takes_lists(table: dict[str, Any], shape: tuple[int, ...]) -> None:
-    settings = {**table, "wrapper": f"gymnasium.wrappers:{table['wrapper']}"}
-    env = wrapped(Images(), (parse(WrapperSettings, settings, "a grid"),))
+@pytest.mark.parametrize(("name", "arguments", "make", "shape"), WRAPPERS)
+def test_a_wrapper_of_gymnasium_takes_lists(
+    name: str, arguments: str, make: Any, shape: tuple[int, ...]
+) -> None:
+    settings = {**tomllib.loads(arguments), "wrapper": f"gymnasium.wrappers:{name}"}
+    env = wrapped(make(), (parse(WrapperSettings, settings, "a grid"),))
     assert env.observation_space.shape == shape
-    assert env.reset(seed=1)[0].shape == shape
+    assert np.shape(env.reset(seed=1)[0]) == shape
+
+
+def _tuples_of_wrappers() -> list[tuple[str, str]]:
+    """The wrappers of Gymnasium and their parameters that take a tuple; one may need OpenCV."""
+    found = []
+    for name in sorted(gymnasium.wrappers.__all__):
+        with contextlib.suppress(ImportError):
+            wrapper = getattr(gymnasium.wrappers, name)
+            known = inspect.signature(wrapper).parameters if isinstance(wrapper, type) else {}
+            found += [(name, key) for key, each in known.items() if "tuple[" in str(each)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "parameter"), _tuples_of_wrappers())
+def test_a_wrapper_of_gymnasium_gets_a_tuple_for_a_list(name: str, parameter: str) -> None:
+    wrapper = getattr(gymnasium.wrappers, name)
+    for given in ([3, 4], {"tuple": [3, 4]}):
+        assert received(wrapper, {parameter: given}) == {parameter: (3, 4)}
+    assert received(wrapper, {parameter: 3}) == {parameter: 3}
 
 
 def test_what_is_received_is_a_copy() -> None:
