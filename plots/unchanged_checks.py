@@ -10,6 +10,7 @@ drawn from the seeds of a row with replacement, so no digests are equal. A basel
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from esbench.results.statistics.significance import OMNIBUS
 
 LEADERBOARD = Path(__file__).parents[1] / "results" / "leaderboard"
 FEWEST = 10  # seeds of a row
-CASES = ((1, 8), (1, 10), (1, 16))  # cells and seeds
+CASES = ((1, 8), (1, 10), (1, 16), (4, 8), (4, 10), (4, 16))  # cells and seeds
 POWERS = (0.8, 0.95)
 CHECKS = 10  # of each baseline
 SPLITS = 1000
@@ -41,7 +42,7 @@ def main() -> None:
         names = [f"{MARGIN:.0%}", *(f"chosen, power {power:.0%}" for power in POWERS)]
         codes: dict[str, Counter[int]] = {name: Counter() for name in names}
         margins: dict[str, list[float]] = {name: [] for name in names}
-        for group in np.array_split(rng.permutation(len(pools)), len(pools) // cells):
+        for group in groups(rng, len(pools), cells):
             own = [pools[place] for place in group]
             bases = [rng.choice(pool, seeds) for pool in own]
             needed = [margins_needed(base, seeds, OMNIBUS) for base in bases]
@@ -61,7 +62,10 @@ def main() -> None:
             row += [f"{found[code] / total:.0%}" for code in (EXIT_SAME, EXIT_INCONCLUSIVE)]
             rows.append([*row, f"{found[EXIT_REGRESSION] / total:.2%}"])
             print(*rows[-1], total, flush=True)  # noqa: T201
-    about = f"{len(pools)} rows of the leaderboard, each once in a line, with {CHECKS} checks."
+    about = (
+        f"{len(pools)} rows of the leaderboard, each in one baseline of a line, or in two if these "
+        f"have several cells, with {CHECKS} checks of each baseline."
+    )
     text = "\n".join([*markdown(header, rows), "", about])
     Path(__file__).with_suffix(".md").write_text(text + "\n", encoding="utf-8")
 
@@ -73,6 +77,12 @@ def published() -> list[Floats]:
         for entry in read_leaderboard(LEADERBOARD)
         if len(entry.scores) >= FEWEST
     ]
+
+
+def groups(rng: np.random.Generator, number: int, cells: int) -> Iterator[list[int]]:
+    """The places of the rows in each baseline [cells]; with several cells, each row is in two."""
+    for _ in range(min(cells, 2)):
+        yield from rng.permutation(number)[: number // cells * cells].reshape(-1, cells).tolist()
 
 
 def exit_code(bases: list[Floats], scores: list[Floats], margins: list[float]) -> int:

@@ -1,113 +1,162 @@
-"""Measures a detail of another study's code, and writes ``wong_differences.md`` beside it.
+"""Measures two details of another study's code, and writes ``wong_differences.md`` beside it.
 
     python plots/wong_differences.py
 
-CSA-ES with the settings of the suite ``wong-2024`` on HalfCheetah-v5. In the code of the study, the
-evolution path starts as ones. Seeds are paired: both variants of a seed draw the same noise.
+CSA-ES with the settings of the suite ``wong-2024`` on HalfCheetah-v5. In the code of the study
+(jacobdenobel/rl-es), the evolution path starts as ones, and the statistics that normalize
+observations grow at every step: a member acts on those of all members before it in the same step.
+The four variants of a seed draw the same noise and the same episodes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeAlias
 
-import gymnasium
 import numpy as np
 
 import esbench
 from esbench.core.arrays import Floats, Vector
+from esbench.core.seeding import Purpose, episode_seed
+from esbench.environments.backends.mujoco import MujocoBackend
+from esbench.policies.normalization import ObservationStatistics
 
-ENV_STEPS = 180_000
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3, 4)
 MEMBERS = 18
 SIGMA = 0.05
+CLIP = 1000.0
 LENGTH = 1000  # of every episode of HalfCheetah
-HELD_OUT = 20
-EARLY = 5  # the generation after which the table shows the step size
-ROBOTS = [gymnasium.make("HalfCheetah-v5").unwrapped for _ in range(max(MEMBERS, HELD_OUT))]
-VARIANTS = {
-    "as in esbench": False,
-    "path starts as ones": True,
-}
+GENERATIONS = (14, 28)  # after which the center is scored, 18,000 steps each
+HELD_OUT = 20  # episodes of each score
+SIZE, ACTIONS = 17, 6
+NORMALIZERS = ("after each generation", "at every step")
+PATHS = ("zeros", "ones")
+
+Inputs: TypeAlias = Callable[[Floats], Floats]
+"""The inputs of the policies of all members for their observations [members, n]."""
 
 
-class Statistics:
-    """Running mean and deviation of observations [n], from n observations of 0 and no spread."""
+class EveryStep:
+    """The normalizer of the study: n observations of 0 without spread, then every one that is seen.
 
-    def __init__(self, size: int) -> None:
-        self.count, self.mean, self.squares = size, np.zeros(size), np.zeros(size)
-        self.deviation = np.ones(size)
+    A deviation below 1e-7 counts as infinite.
+    """
 
-    def observe(self, observation: Vector) -> None:
-        """Add one observation."""
-        self.count += 1
-        delta = observation - self.mean
-        self.mean += delta / self.count
-        self.squares += delta * (observation - self.mean)
+    def __init__(self) -> None:
+        self.count, self.mean, self.squares = SIZE, np.zeros(SIZE), np.zeros(SIZE)
+        self.deviation = np.ones(SIZE)
 
-    def update(self) -> None:
-        """Take the deviation of all observations so far; a constant one counts as 0."""
-        self.deviation = np.sqrt(self.squares / (self.count - 1))
-        self.deviation[self.deviation < 1e-7] = np.inf
+    def fixed(self, observations: Floats) -> Floats:
+        """Normalize with the statistics so far."""
+        return (observations - self.mean) / self.deviation
+
+    def growing(self, observations: Floats) -> Floats:
+        """Normalize each member's by the statistics before it, and add all of them."""
+        counts = self.count + np.arange(len(observations) + 1)[:, None]
+        centered = observations - self.mean
+        none = np.zeros((1, SIZE))
+        totals = np.concatenate([none, np.cumsum(centered, axis=0)])
+        squares = np.concatenate([none, np.cumsum(centered**2, axis=0)])
+        means = self.mean + totals / counts
+        squares = np.maximum(self.squares + squares - totals**2 / counts, 0.0)
+        deviations = np.sqrt(squares / (counts - 1))
+        deviations[deviations < 1e-7] = np.inf
+        deviations[0] = self.deviation
+        self.count, self.mean = self.count + len(observations), means[-1]
+        self.squares, self.deviation = squares[-1], deviations[-1]
+        return (observations - means[:-1]) / deviations[:-1]
 
 
-def returns_of(weights: Floats, seeds: Floats, statistics: Statistics, learns: bool) -> Floats:
-    """The returns of policies [members, n] with an episode each, which the statistics may see."""
-    robots = ROBOTS[: len(weights)]
-    observations = [
-        robot.reset(seed=int(seed))[0] for robot, seed in zip(robots, seeds, strict=True)
-    ]
-    matrices = weights.reshape(len(weights), 6, -1)
-    mean, deviation = statistics.mean.copy(), statistics.deviation.copy()
+class EachGeneration:
+    """The normalizer of esbench, which is fixed during a generation."""
+
+    def __init__(self) -> None:
+        self._statistics = ObservationStatistics(SIZE)
+        self._seen = list[Floats]()
+
+    def fixed(self, observations: Floats) -> Floats:
+        """Normalize with the statistics so far."""
+        inputs = np.zeros_like(observations)
+        normalizer = self._statistics.normalizer(CLIP)
+        normalizer.scale_into(inputs, observations - normalizer.mean)
+        return inputs
+
+    def growing(self, observations: Floats) -> Floats:
+        """Normalize as ``fixed``, and add all episodes after their last step."""
+        inputs = self.fixed(observations)
+        self._seen.append(observations.copy())
+        if len(self._seen) == LENGTH:
+            shift = self._statistics.mean
+            for episode in np.stack(self._seen, axis=1):
+                shifted = episode - shift
+                moments = len(episode), shifted.sum(axis=0), (shifted**2).sum(axis=0)
+                self._statistics.merge(moments, shift)
+            self._seen.clear()
+        return inputs
+
+
+def returns_of(robots: MujocoBackend, weights: Floats, seeds: list[int], inputs: Inputs) -> Vector:
+    """The returns of policies [members, n] in an episode each."""
+    matrices = weights.reshape(len(weights), ACTIONS, SIZE)
+    for slot, seed in enumerate(seeds):
+        robots.start(slot, seed)
     returns = np.zeros(len(weights))
     for _ in range(LENGTH):
-        for member, robot in enumerate(robots):
-            seen = observations[member]
-            action = np.tanh(matrices[member] @ ((seen - mean) / deviation))
-            if learns:
-                statistics.observe(seen)
-            observations[member], reward, *_ = robot.step(action)
-            returns[member] += reward
-    if learns:
-        statistics.update()
+        seen = inputs(robots.observations[: len(weights)])
+        actions = np.tanh(np.einsum("man,mn->ma", matrices, seen))
+        returns += robots.step(actions)[1][: len(weights)]
+    for slot in range(len(weights)):
+        robots.retire(slot)
     return returns
 
 
-def run(seed: int, ones: bool) -> tuple[float, float, float]:
-    """Held-out score of the center, and the step size early and at the end."""
-    size = ROBOTS[0].observation_space.shape[0]
+def run(seed: int, normalizer: str, path: str) -> tuple[list[float], float]:
+    """The scores of the center after ``GENERATIONS``, and the last step size."""
+    robots = MujocoBackend("HalfCheetah-v5", {}, max(MEMBERS, HELD_OUT))
+    size = ACTIONS * SIZE
     algorithm = esbench.make_algorithm(
-        "csa_es", num_params=6 * size, seed=seed, population_size=MEMBERS, sigma=SIGMA
+        "csa_es", num_params=size, seed=seed, population_size=MEMBERS, sigma=SIGMA
     )
-    if ones:
-        state = algorithm.state_dict()
-        algorithm.load_state_dict({**state, "path": np.ones(6 * size)})
-    statistics = Statistics(size)
-    generator = np.random.default_rng([seed, 1])
-    sigmas = []
-    for _ in range(ENV_STEPS // (MEMBERS * LENGTH)):
+    if path == "ones":
+        algorithm.load_state_dict({**algorithm.state_dict(), "path": np.ones(size)})
+    statistics = EveryStep() if normalizer == "at every step" else EachGeneration()
+    seed_of = partial(episode_seed, seed)
+    held_out = [seed_of(Purpose.EVALUATION_EPISODE, episode) for episode in range(HELD_OUT)]
+    scores = []
+    for generation in range(1, GENERATIONS[-1] + 1):
         population = algorithm.ask()
-        seeds = generator.integers(2**31, size=MEMBERS)
-        returns = returns_of(population.members(), seeds, statistics, True)
-        algorithm.tell(population, returns)
-        sigmas.append(float(algorithm.sigma))
-    seeds = np.random.default_rng([seed, 2]).integers(2**31, size=HELD_OUT)
-    centers = np.tile(algorithm.center, (HELD_OUT, 1))
-    score = float(returns_of(centers, seeds, statistics, False).mean())
-    return score, sigmas[EARLY - 1], sigmas[-1]
+        training = Purpose.TRAINING_EPISODE
+        seeds = [seed_of(training, generation, member, 0) for member in range(MEMBERS)]
+        algorithm.tell(
+            population, returns_of(robots, population.members(), seeds, statistics.growing)
+        )
+        if generation in GENERATIONS:
+            centers = np.tile(algorithm.center, (HELD_OUT, 1))
+            scores.append(float(returns_of(robots, centers, held_out, statistics.fixed).mean()))
+    return scores, float(algorithm.sigma)
 
 
 def main() -> None:
     """Write the table."""
-    seeds = ", ".join(map(str, SEEDS))
-    header = f"variant | scores of seeds {seeds} | mean | sigma after {EARLY} generations | last"
-    lines = [f"| {header} |", "| :-- | --: | --: | --: | --: |"]
-    for name, variant in VARIANTS.items():
-        found = [run(seed, variant) for seed in SEEDS]
-        scores, early, late = zip(*found, strict=True)
-        cells = [name, ", ".join(f"{score:.0f}" for score in scores), f"{np.mean(scores):.0f}"]
-        cells += [f"{np.mean(early):.3f}", f"{np.mean(late):.3f}"]
+    steps = [f"{each * MEMBERS * LENGTH / 1e6:.2f} M" for each in GENERATIONS]
+    last = f"scores of seeds {', '.join(map(str, SEEDS))} after {steps[-1]}"
+    header = ["normalizer", "path", *steps, last, "sigma"]
+    variants = list(product(NORMALIZERS, PATHS))
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        jobs = {(seed, *each): pool.submit(run, seed, *each) for seed in SEEDS for each in variants}
+        for key, job in jobs.items():
+            print(*key, *job.result(), flush=True)  # noqa: T201
+    lines = [f"| {' | '.join(header)} |", "| :-- | :-- |" + " --: |" * (len(header) - 2)]
+    for variant in variants:
+        scores, sigmas = zip(*(jobs[seed, *variant].result() for seed in SEEDS), strict=True)
+        cells = [*variant, *(f"{mean:.0f}" for mean in np.mean(scores, axis=0))]
+        cells += [", ".join(f"{each[-1]:.0f}" for each in scores), f"{np.mean(sigmas):.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
-        print(lines[-1], flush=True)  # noqa: T201
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
