@@ -1,4 +1,4 @@
-"""The number of workers respects the quota of CPUs of every cgroup around the process."""
+"""Workers and sizes respect the quotas and limits of every cgroup around the process."""
 
 import math
 from pathlib import Path
@@ -50,6 +50,12 @@ def test_the_smallest_quota_of_all_cgroups_counts(
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(f"{text}\n")
     assert cores.cpu_quota(process) == quota
+    own = {"memory.max": 5 * 2**20} if mount == V2 else {"memory/memory.limit_in_bytes": 2**20}
+    for name, most in own.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(f"{most}\n")
+    is_limited = cgroup.startswith("0") and mount == V2
+    assert (cores.usable_memory(process) == 5 * 2**20) is is_limited
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def check(
         >>> esbench.check("out", baseline="frozen.json").exit_code
         0
     """
-    from esbench.core.units import counted
+    from esbench.core.units import counted, format_steps
     from esbench.experiment.engines import EngineChoice
     from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.publish.gate import render_check
@@ -146,7 +146,8 @@ def check(
     file = Path(baseline)
 
     def train_seeds(seeds: int, trials: Sequence[Trial]) -> None:
-        show.say(f"look at {seeds} seeds: {counted(len(trials), 'trial')} to train")
+        steps = format_steps(sum(trial.spec.budget.env_steps for trial in trials))
+        show.say(f"look at {seeds} seeds: {counted(len(trials), 'trial')} of {steps} steps")
         train(show, trials, EngineChoice(workers), quiet=True)
 
     needed = {f"--max-seeds {max_seeds}": max_seeds, f"--workers {workers}": workers}
@@ -215,11 +216,11 @@ def verify(
         snes on CartPole-v1: identical: 1 trial, every digest and score
     """
     from esbench.core.settings import MOST
-    from esbench.core.units import format_steps
+    from esbench.core.units import counted, format_steps
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.publish.reproduce import draw_sample, reproduce, stored_trials
+    from esbench.publish.reproduce import draw_sample, reproduce, require_supported, stored_trials
     from esbench.publish.verification import sentences
 
     show = display or PlainDisplay()
@@ -239,17 +240,11 @@ def verify(
     if (needs_sample and sample is None) or (is_folder_of_trials and sample is not None):
         raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
     if is_folder_of_trials:
-        drawn = stored_trials(what)
+        cells = stored_trials(what)
     else:
         names = listed(env), listed(algorithm)
-        drawn = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
-    require_trusted_trials([each.cell.spec for each in drawn], what, trust)
-    if not is_folder_of_trials:
-        steps = format_steps(sum(each.env_steps for each in drawn))
-        show.say(f"{steps} steps of training: {'; '.join(each.title for each in drawn)}")
-        for each in drawn:
-            if each.entry and each.entry.gaps:
-                show.warn(f"{each.name}: seeds between the first and the last one are not in it")
+        cells = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
+    require_trusted_trials([each.cell.spec for each in cells], what, trust)
     found: list[Verification] = []
     with show.working(f"running {what} again") as tell, WorkerPool(workers) as pool:
 
@@ -260,7 +255,15 @@ def verify(
             found.append(verification)
             show.say(*sentences(verification))
 
-        reproduce(drawn, pool, watch, announce)
+        require_supported(cells, pool)
+        steps = format_steps(sum(each.env_steps for each in cells))
+        episodes = counted(sum(each.episodes for each in cells), "held-out episode")
+        titles = "; ".join(each.title for each in cells)
+        show.say(f"{steps} steps of training and {episodes}: {titles}")
+        for each in cells:
+            if each.entry and each.entry.gaps:
+                show.warn(f"{each.name}: seeds between the first and the last one are not in it")
+        reproduce(cells, pool, watch, announce)
     return found
 
 

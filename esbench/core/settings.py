@@ -187,6 +187,8 @@ def _problem(error: ErrorDetails) -> str:
         case "too_short":
             least = error.get("ctx", {}).get("min_length", 1)
             return f"expected at least {least} item{'s' if least > 1 else ''}"
+        case "too_long":
+            return f"expected at most {error.get('ctx', {}).get('max_length')} items"
         case _:
             text = error["msg"].removeprefix("Input should be ")
             for words, plain in _PLAIN_WORDS.items():

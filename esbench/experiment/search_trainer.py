@@ -15,11 +15,12 @@ from esbench.algorithms.algorithm_checker import check_search
 from esbench.algorithms.base import Algorithm, algorithm_class, is_builtin
 from esbench.algorithms.search_settings import MOST_MEMBERS
 from esbench.core.arrays import State, Vector
-from esbench.core.cores import usable_cores
+from esbench.core.cores import usable_cores, usable_memory
 from esbench.core.errors import EsbenchError, TrainingError, UsageError, require_choice
 from esbench.core.population import Population, drawing_threads
 from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, stream
+from esbench.core.settings import MOST_PARAMS
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
@@ -37,6 +38,8 @@ from esbench.policies.policy_check import check_own
 from esbench.results.statistics.curves import WINDOW
 from esbench.store.generation_record import GenerationRecord
 
+VECTORS: Final = 4  # of the size of the policy, which every search holds at once
+FLOAT_BYTES: Final = 8
 STATE: Final = {"algorithm", "progress", "gauge", "best", "stopped"}  # keys of all states
 
 
@@ -65,6 +68,7 @@ class SearchTrainer(Trainer):
         super().__init__(spec, pool, recorder, folder, ended)
         self._evaluator = Evaluator(spec, self._pool, folder and folder / "log.txt")
         check_own(self.template)
+        self._require_memory()
         generator = stream(spec.seed, Purpose.INITIALIZATION)
         cls = algorithm_class(spec.algorithm.name)
         center, shapes = self.template.initial_parameters(generator), self.template.shapes
@@ -213,6 +217,15 @@ class SearchTrainer(Trainer):
             self._consistent = False
             yield
             self._consistent = True
+
+    def _require_memory(self) -> None:
+        """Raises UsageError for a policy that does not fit into memory, before it is made."""
+        size, most = self.template.num_params, usable_memory() // (VECTORS * FLOAT_BYTES)
+        if size > min(most, MOST_PARAMS):
+            raise UsageError(
+                f"the policy has {size:,} parameters; expected at most {min(most, MOST_PARAMS):,}, "
+                f"of which {VECTORS} vectors fit into memory"
+            )
 
     def _require_size(self, error: type[EsbenchError]) -> None:
         """Raises the error if a generation has more episodes than fit into memory."""

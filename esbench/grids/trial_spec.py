@@ -35,7 +35,6 @@ from esbench.core.settings import (
     parse,
     settings_named_by,
 )
-from esbench.core.user_code import require_trusted
 from esbench.environments.behaviors.behavior import BehaviorSettings, behavior_class
 from esbench.environments.make_environment import Wrappers
 from esbench.policies.policy import POLICIES, PolicySettings
@@ -308,15 +307,6 @@ class TrialSpec(Settings):
     def hash(self) -> str:
         """SHA-256 of the canonical JSON of the specification."""
         return digest_of(self.as_json())
-
-
-def stored_spec(content: Json, source: str, trusted: bool = False) -> TrialSpec:
-    """The typed specification of a trial's folder, a baseline or a leaderboard.
-
-    UsageError as ``require_trusted``, or if a setting or plugin is not known here.
-    """
-    require_trusted([content], source, trusted)
-    return parse(TrialSpec, content, source, "spec")
 
 
 def differences(stored: Json, wanted: Json) -> list[str]:

@@ -15,7 +15,6 @@ from pydantic import Field, create_model
 from esbench.agents.agent import AgentSettings
 from esbench.algorithms.search_settings import NonNegative
 from esbench.core.arguments import KEPT
-from esbench.core.settings import Count
 
 # Arguments that esbench or settings of the base class replace.
 _NOT_PASSED: Final = {
@@ -33,7 +32,7 @@ class StableBaselinesSettings(AgentSettings, ABC):
     policy: Literal["auto", "MlpPolicy", "CnnPolicy", "MultiInputPolicy", "LinearPolicy"] = "auto"
     """The library's policy; by default the one for the observations: images, a Dict or vectors."""
 
-    n_envs: Count = 1
+    n_envs: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Environments that are stepped in turn; an update uses n_steps of each [environments]."""
 
     normalize: Annotated[bool | dict[str, Any], KEPT] = False

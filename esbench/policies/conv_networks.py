@@ -33,6 +33,7 @@ from esbench.policies.kernels.convolution import (
 from esbench.policies.kernels.device import Device, DeviceBatch, require_device
 from esbench.policies.kernels.feedforward import ACTIVATIONS, Activation
 from esbench.policies.policy import (
+    Deep,
     Policy,
     PolicyBatch,
     PolicySettings,
@@ -51,7 +52,9 @@ GATES: Final = 4  # input, forget, cell and output, in the order of torch.nn.LST
 # Initial bias of the forget gates, as in the BasicLSTMCell of universe-starter.
 FORGET_BIAS: Final = 1.0
 Count = Annotated[int, Field(ge=1, le=4096)]
-Layers: TypeAlias = Annotated[tuple[tuple[Count, Count, Count], ...], Field(min_length=1)]
+Layers: TypeAlias = Annotated[tuple[tuple[Count, Count, Count], ...], Field(min_length=1), Deep]
+
+Hidden: TypeAlias = Annotated[tuple[Count, ...], Deep]
 
 
 class ConvSettings(PolicySettings, ABC):
@@ -60,7 +63,7 @@ class ConvSettings(PolicySettings, ABC):
     layers: Layers
     """Convolutions, first to last: [channels, kernel size, stride] each."""
 
-    hidden: tuple[Count, ...]
+    hidden: Hidden
     """Size of each fully connected layer between convolutions and outputs [units]."""
 
     activation: Activation = "relu"
@@ -87,7 +90,7 @@ class SmallConvSettings(ConvSettings):
     """Settings of the small convolutional network."""
 
     layers: Layers = ((8, 8, 4), (16, 4, 2))
-    hidden: tuple[Count, ...] = (32,)
+    hidden: Hidden = (32,)
 
 
 @final
@@ -95,7 +98,7 @@ class OpenAIConvSettings(ConvSettings):
     """Settings of the network of Salimans et al."""
 
     layers: Layers = ((16, 8, 4), (32, 4, 2))
-    hidden: tuple[Count, ...] = (256,)
+    hidden: Hidden = (256,)
 
 
 @final
@@ -103,7 +106,7 @@ class NatureConvSettings(ConvSettings):
     """Settings of the network of Mnih et al."""
 
     layers: Layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-    hidden: tuple[Count, ...] = (512,)
+    hidden: Hidden = (512,)
 
 
 class ConvNetwork(PreparedPolicy, TorchPolicy, ABC):

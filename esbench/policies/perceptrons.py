@@ -12,6 +12,7 @@ from pydantic import Field
 from esbench.core.arrays import Shapes, Vector
 from esbench.policies.kernels.feedforward import Activation, FeedForwardBatch, layer_shapes
 from esbench.policies.policy import (
+    Deep,
     PolicyBatch,
     PolicySettings,
     Rows,
@@ -39,7 +40,7 @@ class LinearSettings(PolicySettings):
 class MLPSettings(PolicySettings):
     """Settings of the multi-layer perceptron."""
 
-    hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = (64, 64)
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], Deep] = (64, 64)
     """Size of each hidden layer, from first to last [units]."""
 
     activation: Activation = "tanh"

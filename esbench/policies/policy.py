@@ -28,6 +28,9 @@ Rows = npt.NDArray[np.float32]
 OUTPUT_LENGTH: Final = 0.01
 
 
+Deep: Final = Field(max_length=256)  # layers
+
+
 class PolicySettings(Settings, ABC):
     """Settings that every policy has."""
 

@@ -19,8 +19,10 @@ from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, stream
 from esbench.engine.engine import Engine
 from esbench.experiment.final_policy import HeldOutScore
+from esbench.experiment.run_trial import check_spec
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
 from esbench.experiment.watchers import Stop, at_target
+from esbench.grids.stored_spec import require_possible
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.leaderboard.entries import (
     PLAYED,
@@ -54,6 +56,7 @@ IN_ROWS: Final = (
 )  # fmt: skip
 """The columns of stored rows that follow from what was played."""
 SAME_CODE: Final = "code, versions and processor are the recorded ones, so every bit must be equal"
+LONGER: Final = 2  # times the recorded steps: longer training is not that of the record
 _ROUNDING: Final = 1e-9  # another processor may add in another order
 
 Watch: TypeAlias = Callable[[str, GenerationRecord], None]
@@ -66,7 +69,7 @@ class RecordedCell:
     """A cell, and the ``chosen`` seeds that are to be trained again.
 
     Of an ``entry`` of a leaderboard, further seeds may be trained if the chosen ones are too few
-    for a test, and with its commit, versions and processor no bit may differ.
+    for a test, and with its code, versions and processor no bit may differ.
     """
 
     cell: Cell
@@ -87,6 +90,11 @@ class RecordedCell:
     def env_steps(self) -> int:
         """The steps of training the chosen seeds."""
         return int(sum(run.env_steps for run in self.cell.runs if run.seed in self.chosen))
+
+    @property
+    def episodes(self) -> int:
+        """The held-out episodes of the chosen seeds."""
+        return len(self.chosen) * int(self.cell.spec["evaluation"]["episodes"])
 
 
 def stored_trials(path: Path) -> list[RecordedCell]:
@@ -115,6 +123,26 @@ def draw_sample(entries: Sequence[Entry], count: int | None, seed: int) -> list[
     for n, own in (trials[number] for number in sorted(drawn.tolist())):
         chosen.setdefault(n, []).append(own)
     return [RecordedCell(entries[n].to_cell(), tuple(own), entries[n]) for n, own in chosen.items()]
+
+
+def require_supported(cells: Iterable[RecordedCell], pool: Engine) -> None:
+    """Build what training the cells needs; what training reports, as a failure, is no error here.
+
+    Raises:
+        UsageError: something is not supported, does not fit into memory or exceeds its limit, or
+            a run is not ``require_possible``.
+    """
+    for cell in cells:
+        spec = cell.cell.trial_spec(cell.chosen[0])
+        for run in cell.cell.runs:
+            numbers = run.generations, run.env_steps, run.stopped
+            require_possible(spec, *numbers, f"{cell.name}, seed {run.seed}")
+        try:
+            check_spec(spec, is_new=False, pool=pool)
+        except TrainingError:
+            continue
+        except MemoryError as error:
+            raise UsageError(f"{cell.name}: {error}; expected what fits into memory") from None
 
 
 def reproduce(
@@ -193,7 +221,7 @@ def _trained_again(
     for seed in seeds:
         try:
             reruns.append(_rerun(cell, seed, pool, partial(watch, f"{cell.name}, seed {seed}")))
-        except TrainingError as error:
+        except (TrainingError, MemoryError) as error:
             problems.append(f"seed {seed}: {error}")
     return reruns, "; ".join(problems)
 
@@ -202,13 +230,16 @@ def _rerun(
     cell: RecordedCell, seed: int, pool: Engine, watch: Callable[[GenerationRecord], None]
 ) -> Rerun:
     run = next((run for run in cell.cell.runs if run.seed == seed), None)
+    most = LONGER * max(run.env_steps for run in cell.cell.runs)
     if run is None:
-        _, score = train_again(cell.cell.trial_spec(seed), pool, watch, 0, None)
+        _, score = train_again(cell.cell.trial_spec(seed), pool, watch, most)
         return Rerun(seed, None, None, score.finite_mean, is_new=True)
     recorded = cell.entry and cell.entry.runs[cell.entry.seeds.index(seed)]
     known = _digests(run, recorded)
     generations, spec = max(known, default=0), cell.cell.trial_spec(seed)
-    records, score = train_again(spec, pool, watch, generations, run.stopped)
+    # The specification has the target of a stop, and not the callback of another one.
+    last = generations if run.stopped and not at_target(spec.as_json(), run.stopped) else None
+    records, score = train_again(spec, pool, watch, most, last)
     digests = {each.generation: each.digest for each in records}
     differ = [at for at, digest in known.items() if not digests.get(at, "").startswith(digest)]
     if len(records) != generations:
@@ -238,19 +269,19 @@ def train_again(
     spec: TrialSpec,
     pool: Engine,
     watch: Callable[[GenerationRecord], None],
-    generations: int,
-    stopped: str | None,
+    most_steps: float,
+    last: int | None = None,
 ) -> tuple[list[GenerationRecord], HeldOutScore]:
     """The records of all generations and the score of a specification.
 
-    If a callback ``stopped`` the recorded training, it stops after as many ``generations``.
+    Training stops after the ``last`` generation, where a callback has stopped that of the record,
+    or beyond ``most_steps``.
     """
-    # The specification has the target of a stop, and not the callback of another one.
-    last = generations if stopped and not at_target(spec.as_json(), stopped) else None
 
     def watched(record: GenerationRecord) -> Stop | None:
         watch(record)
-        return Stop(stopped or "") if record.generation == last else None
+        ends = record.generation == last or record.env_steps > most_steps
+        return Stop("as recorded") if ends else None
 
     with make_trainer(spec, pool) as trainer:
         trainer.train(callbacks=[watched])

@@ -24,7 +24,8 @@ from esbench.core.settings import Settings, Table, parse
 from esbench.core.user_code import require_trusted
 from esbench.engine.random_policy import random_policy_returns
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
-from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name, stored_spec
+from esbench.grids.stored_spec import stored_spec
+from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
 from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.sources import done_cells

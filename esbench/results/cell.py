@@ -17,7 +17,8 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.grids.environment_files import PublishedScore, Scores
-from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten, stored_spec
+from esbench.grids.stored_spec import stored_spec
+from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten
 from esbench.results.run import Run, Variety
 from esbench.results.statistics.estimates import (
     EpisodeStatistic,

@@ -37,7 +37,8 @@ from esbench.core.files import (
     shorten_log,
 )
 from esbench.core.json_text import Json
-from esbench.grids.trial_spec import TrialSpec, differences, extends, stored_spec
+from esbench.grids.stored_spec import stored_spec
+from esbench.grids.trial_spec import TrialSpec, differences, extends
 from esbench.store.checkpoints import LATEST, Checkpoints, kept_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.lock import is_taken, release, take

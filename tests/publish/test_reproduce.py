@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,10 +20,12 @@ from trained_cell import TRAIN, Rewrite, every_run, raise_scores
 from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.core.errors import DamagedTrialError, TrainingError, UsageError
+from esbench.core.units import format_steps
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
 from esbench.publish.leaderboard.entries import read_leaderboard
 from esbench.publish.reproduce import (
+    LONGER,
     RecordedCell,
     draw_sample,
     reproduce,
@@ -298,7 +302,7 @@ FORGED: dict[str, tuple[Change, tuple[RerunOutcome, RerunOutcome, RerunOutcome]]
     "high score and every digest": (raised(3.5, **UNTRAINED), FAR),
     "episodes of another seed": (exchange_episodes, PROVED),
     "seeds": (exchange_seeds, UNKNOWN),
-    "steps": (every(env_steps=10), PROVED),
+    "steps": (every(env_steps=900), PROVED),
     "best center": (every(best_center=9999.0), PROVED),
     "best so far": (every(best_so_far=BEST), PROVED),
     "a bad seed left out": (drop_seed, CLAIM),
@@ -370,7 +374,7 @@ def test_the_generation_from_which_bits_differ_is_named(
     def change(content: Any) -> None:
         for run, trial in zip(content["runs"], content["cell"]["trials"], strict=True):
             spec, digests = entry.to_cell().trial_spec(trial["seed"]), run["digests"]
-            records, _ = remembered(spec, pool, lambda record: None, 0, None)
+            records, _ = remembered(spec, pool, lambda record: None, math.inf)
             trial["first_digests"] = [row.digest for row in records[:first_digests]]
             run["digests"] = {str(n): digests[str(n)] for n in kept if str(n) in digests}
 
@@ -384,6 +388,64 @@ def test_the_generation_from_which_bits_differ_is_named(
         f"seed 0 {words} ("
         in sentences(again(draw_sample(read_leaderboard(board), None, 0), pool))[0]
     )
+
+
+def respecified(**changes: Any) -> Change:
+    """Changes of parts of the specification."""
+
+    def change(content: Any) -> None:
+        for part, values in changes.items():
+            content["cell"]["spec"][part].update(values)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("forge", "words"),
+    [
+        (every(env_steps=10), "10 steps"),
+        (respecified(budget={"env_steps": 10**15}), "budget.env_steps = 1000000000000000"),
+        (respecified(budget={"env_steps": 10**9}), "expected at least 1000000000"),
+        (respecified(policy={"settings": {"hidden": [65536, 65536]}}), "4,295,[0-9,]* parameters"),
+        (respecified(environment={"episodes_per_member": 9999}), "expected at least"),
+        (respecified(environment={"kwargs": {"max_episode_steps": 10**15}}), "max_episode_steps"),
+    ],
+)
+def test_sizes_are_checked_before_anything_is_announced_or_trained(
+    esbench: Run, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch, forge: Change, words: str
+) -> None:
+    monkeypatch.setattr(TRAINS_AGAIN, None)
+    code, out, err = esbench("verify", str(rewrite(forge)), "--workers", "1")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert re.search(words, err)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_the_steps_and_episodes_to_be_played_are_announced(
+    esbench: Run, path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(TRAINS_AGAIN, failing(0))
+    steps = sum(json.loads(file.read_text())["env_steps"] for file in trained.rglob("result.json"))
+    _, out, _ = esbench("verify", str(path if what == "file" else trained), "--workers", "1")
+    assert out.startswith(f"{format_steps(steps)} steps of training and 48 held-out episodes: ")
+
+
+def test_training_ends_at_twice_the_recorded_steps(
+    board: Path, pool: WorkerPool, rewrite: Rewrite
+) -> None:
+    """A target that is never reached was said to be."""
+    reached = "the center's return reached 1e+06 (mean 1)"
+
+    def forge(content: Any) -> None:
+        respecified(budget={"env_steps": 10**9, "target_return": 1e6})(content)
+        every_run(content, stopped=reached)
+
+    (entry,) = read_leaderboard(rewrite(forge).parent)
+    (cell,) = draw_sample([entry], 1, 0)
+    spec = cell.cell.trial_spec(cell.chosen[0])
+    most = LONGER * max(run.env_steps for run in entry.runs)
+    records, _ = train_again(spec, pool, lambda record: None, most)
+    assert records[-2].env_steps <= most < records[-1].env_steps
 
 
 def three(content: Any) -> None:
