@@ -11,7 +11,7 @@ import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, final
 
 from esbench.core.clock import within
 from esbench.core.errors import UsageError
@@ -20,12 +20,17 @@ PATIENCE_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 0.02
 
 
+@final
+class NoLocksError(UsageError):
+    """The file system has no locks."""
+
+
 def take(lock: IO[bytes]) -> bool:
     """Try to lock a file until ``release``; returns whether it succeeded.
 
     Waits for brief status checks (``is_taken``), not for an owner. The file must be
     open for reading and writing: NFS requires the first for a shared lock, the second for an
-    exclusive one.
+    exclusive one. UsageError if its file system has no locks.
     """
     for _ in within(PATIENCE_SECONDS):
         if _locked(lock, fcntl.LOCK_EX):
@@ -47,7 +52,7 @@ def shared(path: Path) -> Iterator[bool]:
     """Share a lock file inside the block, so that no process takes it; yields False if one has.
 
     Does not change the file. A file that is missing is free, and stays unlocked. UsageError if it
-    cannot be read.
+    cannot be read or locked.
     """
     try:
         lock = path.open("rb")
@@ -61,9 +66,15 @@ def shared(path: Path) -> Iterator[bool]:
 
 
 def is_taken(path: Path) -> bool:
-    """Whether a process holds the lock file, which need not exist."""
-    with shared(path) as free:
-        return not free
+    """Whether a process holds the lock file, which need not exist.
+
+    None does in a file system without locks, where no trial runs.
+    """
+    try:
+        with shared(path) as free:
+            return not free
+    except NoLocksError:
+        return False
 
 
 def _locked(lock: IO[bytes], kind: int) -> bool:
@@ -71,4 +82,10 @@ def _locked(lock: IO[bytes], kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise NoLocksError(
+            f"{lock.name}: its file system has no locks ({error.strerror}), which keep commands "
+            "from writing there together; expected a folder on a local disk, or on a network file "
+            "system that is mounted with flock"
+        ) from None
     return True

@@ -12,7 +12,7 @@ from typing import IO, Final
 from esbench.core.clock import within
 from esbench.core.errors import UsageError
 from esbench.core.files import disk_errors, replace
-from esbench.store.lock import PAUSE_SECONDS, take
+from esbench.store.lock import PAUSE_SECONDS, NoLocksError, take
 from esbench.store.stored_json import KEPT
 
 _TRIAL: Final = "trial.json"
@@ -65,24 +65,40 @@ def only_writer(folder: Path) -> Iterator[None]:
         UsageError: another process is in such a block for longer than ``PATIENCE_SECONDS``, or
             the file system refuses.
     """
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    path = folder / ".lock"
-    for _ in within(PATIENCE_SECONDS):
-        with disk_errors(folder, then=""):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = path.open("a+b")
-        with lock:
-            if take(lock) and _is_at(lock, path):
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                    with contextlib.suppress(OSError):  # it is not empty
-                        for each in missing:
-                            each.rmdir()
-                return
-        time.sleep(PAUSE_SECONDS)
-    raise UsageError(f"another process writes to {folder}; run the command again when it has ended")
+    with only_holder(folder / ".lock", f"another process writes to {folder}"):
+        yield
+
+
+@contextlib.contextmanager
+def only_holder(path: Path, busy: str, waits: bool = True) -> Iterator[None]:
+    """Hold a lock file, which is there inside the block only; its folder as ``only_writer``.
+
+    Raises:
+        UsageError: ``busy``, if another process holds it, for longer than ``PATIENCE_SECONDS`` if
+            this one ``waits``; or the file system refuses.
+    """
+    missing = [each for each in path.parents if not each.exists()]
+    try:
+        for _ in within(PATIENCE_SECONDS if waits else PAUSE_SECONDS):
+            with disk_errors(path.parent, then=""):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock = path.open("a+b")
+            with lock:
+                if take(lock) and _is_at(lock, path):
+                    try:
+                        yield
+                    finally:
+                        path.unlink(missing_ok=True)
+                    return
+            time.sleep(PAUSE_SECONDS)
+    except NoLocksError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # it is not empty
+            for each in missing:
+                each.rmdir()
+    raise UsageError(f"{busy}; run the command again when it has ended")
 
 
 def _is_at(lock: IO[bytes], path: Path) -> bool:

@@ -24,6 +24,7 @@ import numpy as np
 
 from esbench.core.errors import UsageError
 from esbench.core.escape import without_passwords
+from esbench.core.json_text import digest_of
 from esbench.core.search_space import SearchSpace
 from esbench.core.settings import Table
 from esbench.experiment.run_trial import check_trials
@@ -33,8 +34,10 @@ from esbench.grids.expand import Labels, with_settings
 from esbench.grids.grid_file import Grid
 from esbench.grids.trial_spec import BudgetSpec, TrialSpec, cell_name, differences
 from esbench.integrations.optuna_study import Configuration, OptunaStudy, Sampler
+from esbench.results.sources import VARIANT_DIGITS
 from esbench.results.statistics.estimates import iqm
 from esbench.store.find_trials import check_format, has_trials
+from esbench.store.outputs import only_holder
 from esbench.store.trial_folder import TrialFolder
 from esbench.tuning.space import is_integer, nested, search_space, values_of
 
@@ -77,6 +80,7 @@ class Study:
         search: how they are searched.
         folder: has one folder per configuration.
         store: the configurations and their scores.
+        lock: a file that the process which runs the search holds.
     """
 
     spec: TrialSpec
@@ -86,6 +90,7 @@ class Study:
     search: Search
     folder: Path
     store: OptunaStudy
+    lock: Path
 
     @property
     def name(self) -> str:
@@ -101,8 +106,13 @@ class Study:
         """Search until ``count`` configurations are complete, pruned or failed.
 
         Raises:
-            UsageError: the default settings are not supported, or another process runs a trial.
+            UsageError: the default settings are not supported, or another process runs the search
+                or one of its trials.
         """
+        with only_holder(self.lock, f"another process runs the search of {self.name}", waits=False):
+            self._search(count, play)
+
+    def _search(self, count: int, play: Play) -> None:
         for first in range(0, count, BATCH):
             numbers = range(first, min(first + BATCH, count))
             for number in numbers[len(self.store.configurations[first : numbers.stop]) :]:
@@ -280,7 +290,11 @@ def _open_study(trial: Trial, key: str, space: SearchSpace, search: Search, stor
     )
     if used and "://" not in storage and not Path(storage).exists():
         raise lost
-    store = OptunaStudy(storage, name, identity, search.sampler, search.seed)
+    address = storage.removeprefix("sqlite:///")
+    lock = (folder if "://" in address else Path(address)).absolute()
+    busy = f"another process opens {without_passwords(storage)}"
+    with only_holder(lock.with_name(f".{lock.name}.lock"), busy):  # it may create the tables
+        store = OptunaStudy(storage, name, identity, search.sampler, search.seed)
     if changed := differences(store.stored_identity, identity):
         raise UsageError(
             f"{without_passwords(storage)} holds another search of {name}: {'; '.join(changed)}. "
@@ -288,4 +302,5 @@ def _open_study(trial: Trial, key: str, space: SearchSpace, search: Search, stor
         )
     if used and not store.configurations:
         raise lost
-    return Study(trial.spec, trial.labels, key, space, search, folder, store)
+    lock = lock.with_name(f".{lock.name}-{digest_of(name)[:VARIANT_DIGITS]}.lock")
+    return Study(trial.spec, trial.labels, key, space, search, folder, store, lock)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +17,11 @@ from scipy.stats import trim_mean
 
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Outcome
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.grids.trial_spec import BudgetSpec
+from esbench.store.outputs import only_holder
 from esbench.tuning.study import (
     RUNGS,
     Search,
@@ -110,6 +113,42 @@ def test_killed_at_any_write_of_the_storage_it_tries_the_same(
         with pytest.raises(KilledError):
             searched(tmp_path, 14)
     assert searched(tmp_path, 14).store.configurations == whole.store.configurations
+
+
+@pytest.mark.parametrize("storage", ["journal", "a.db", "sqlite:///a.db"])
+def test_one_process_searches_and_another_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grid = parse_grid(GRID, "fake grid")
+    (first,), (second,) = (
+        open_studies(grid, "fake grid", Search(SEEDS), Path(out), storage) for out in "ab"
+    )
+    refused = []
+
+    def play(trials: Sequence[Trial], title: str) -> list[Outcome]:
+        with pytest.raises(UsageError, match=r"\Aanother process runs the search of [^\n]*\Z"):
+            second.run(1, player())
+        refused.append(title)
+        return player()(trials, title)
+
+    first.run(1, play)
+    assert len(refused) == len(RUNGS)
+    second.run(1, player())
+    assert not [*tmp_path.rglob("*.lock")]
+
+
+def test_a_storage_is_opened_by_one_process_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would create the same tables."""
+    monkeypatch.setattr("esbench.store.outputs.PATIENCE_SECONDS", 0.01)
+    with (
+        only_holder(tmp_path / ".study.journal.lock", "here"),
+        pytest.raises(UsageError, match="another process opens"),
+    ):
+        open_search(tmp_path)
+    open_search(tmp_path)
 
 
 @pytest.mark.parametrize("after", [0, 4, 13])
