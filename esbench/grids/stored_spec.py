@@ -14,7 +14,7 @@ from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.core.settings import parse
 from esbench.core.user_code import require_trusted
-from esbench.grids.trial_spec import TrialSpec
+from esbench.grids.trial_spec import TrialSpec, flatten
 
 MOST_STEPS: Final = 10**12
 MOST_IN_ENVIRONMENT: Final = 10**6  # of any number, such as a time limit or a stack of frames
@@ -40,7 +40,11 @@ def stored_spec(content: Json, source: str, trusted: bool = False) -> TrialSpec:
     for key, value, most in (
         ("budget.env_steps", spec.budget.env_steps, MOST_STEPS),
         ("environment.max_episode_steps", last[1], MOST_IN_ENVIRONMENT),
-        *((f"environment.{key}", own, MOST_IN_ENVIRONMENT) for key, own in environment.items()),
+        *(
+            (f"environment.{key}", own, MOST_IN_ENVIRONMENT)
+            for key, own in flatten(environment).items()
+            if "seed" not in key
+        ),
     ):
         for number in _integers(value):
             if abs(number) > most:

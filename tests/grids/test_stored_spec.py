@@ -59,7 +59,10 @@ def test_seeds_and_the_steps_of_a_schedule_may_be_large(
 ) -> None:
     for path, value in (
         ("environment.kwargs", {"map_seed": 2**40}),
-        ("environment.wrappers", [{"wrapper": "a:B", "seeds": [2**40]}]),
+        (
+            "environment.wrappers",
+            [{"wrapper": "gymnasium.wrappers:OrderEnforcing", "seeds": [2**40]}],
+        ),
         ("environment.max_episode_steps", [[0, 10], [HUGE // 100, 1000]]),
     ):
         assert stored_spec(changed(make_spec("CartPole-v1"), path, value), "file")
