@@ -302,5 +302,5 @@ def _open_study(trial: Trial, key: str, space: SearchSpace, search: Search, stor
         )
     if used and not store.configurations:
         raise lost
-    lock = lock.with_name(f".{lock.name}-{digest_of(name)[:VARIANT_DIGITS]}.lock")
+    lock = lock.with_name(f".{lock.name}-{digest_of(identity)[:VARIANT_DIGITS]}.lock")
     return Study(trial.spec, trial.labels, key, space, search, folder, store, lock)
