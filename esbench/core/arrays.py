@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 LARGEST_RETURN: Final = 1e300
 """Returns beyond it count as not finite, so that sums of the others are finite."""
+LARGEST_MEAN: Final = 2 * LARGEST_RETURN  # of returns, which may be rounded up
 TENSOR: Final = "$tensor"  # the key of the name of an array that is stored apart
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = Floats

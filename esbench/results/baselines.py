@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from pydantic import Field, field_validator
 
-from esbench.core.arrays import LARGEST_RETURN
+from esbench.core.arrays import LARGEST_MEAN
 from esbench.core.errors import UsageError
 from esbench.core.files import nearest_path, read_json
 from esbench.core.json_text import Json, as_text
@@ -42,7 +42,7 @@ RANDOM_EPISODES: Final = 100
 OWN_MEAN: Final = "the baseline's own mean"
 NO_DIGESTS: Final = "code, versions or processor changed during training"
 EXPECTED: Final = "a file of 'esbench baseline'"
-Score: TypeAlias = Annotated[float, Field(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
+Score: TypeAlias = Annotated[float, Field(ge=-LARGEST_MEAN, le=LARGEST_MEAN)]
 
 
 @final

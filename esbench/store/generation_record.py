@@ -7,9 +7,9 @@ from typing import Annotated, TypeAlias, final
 
 import msgspec
 
-from esbench.core.arrays import LARGEST_RETURN
+from esbench.core.arrays import LARGEST_MEAN
 
-Return: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST_RETURN, le=LARGEST_RETURN)]
+Return: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST_MEAN, le=LARGEST_MEAN)]
 
 
 @final

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from esbench.core.arrays import LARGEST_RETURN, Floats, float_digest
+from esbench.core.arrays import LARGEST_MEAN, Floats, float_digest
 from esbench.core.errors import UsageError, unknown
 from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
@@ -46,7 +46,7 @@ _ONE_LINE: Final = re.compile(rf"([\[{{])\n\s*({_ITEM}(?:,\n\s*{_ITEM})*)\n\s*([
 _FILE_NAME: Final = re.compile(rf"-[\da-f]{{{FILE_VARIANT_DIGITS}}}\.json$")
 _Start = Annotated[str, Field(pattern=rf"^[\da-f]{{{DIGEST_DIGITS}}}$")]
 _Count = Annotated[int, Field(ge=0)]
-_Seconds = Annotated[float, Field(ge=0, le=LARGEST_RETURN)]
+_Seconds = Annotated[float, Field(ge=0, le=LARGEST_MEAN)]
 PLAYED: Final = ("episodes", "quantiles", "tail")
 """What follows from the held-out episodes."""
 TRAINED: Final = ("generations", "env_steps", "best_center", "best_so_far")
