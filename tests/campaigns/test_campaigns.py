@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -82,6 +83,28 @@ def test_training_goes_on_when_its_streams_are_closed(tmp_path: Path) -> None:
     assert shell(tmp_path, command, "<&- >&- 2>&-") == 0
     assert len(list(tmp_path.rglob("result.json"))) == 1
     assert not list(tmp_path.rglob("error.txt"))
+
+
+def test_a_full_disk_ends_trials_side_by_side_in_one_sentence(tmp_path: Path) -> None:
+    mounts = ["unshare", "--mount"]
+    if not shutil.which(mounts[0]) or subprocess.run([*mounts, "true"]).returncode:
+        pytest.skip("no file system can be mounted here")
+    (tmp_path / "disk").mkdir()
+    run = f"{sys.executable} -m esbench run --env CartPole-v1 --algorithm snes --env-steps 10000000"
+    many = "--seeds 0,1 --workers 2 --at-once 2 --quiet --set algorithms.snes.population_size=4"
+    command = f"mount -t tmpfs -o size=32k none disk && exec {run} {many} --out disk/out"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(
+        [*mounts, "sh", "-c", command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_the_streams_of_python_itself_are_kept() -> None:
