@@ -103,7 +103,7 @@ MATRIX: list[tuple[type[Backend], str, dict[str, Any], int, int]] = [
     (GymnasiumBackend, "Pendulum-v1", {"max_episode_steps": 60}, 250, SLOTS),
     (GymnasiumBackend, "Hopper-v5", {"max_episode_steps": 25}, 250, SLOTS),
     (GymnasiumBackend, "FrozenLake-v1", {}, 250, SLOTS),
-    *((MujocoBackend, name, {"max_episode_steps": 90, **own}, 300, SLOTS) for name, own in MUJOCO),
+    *((MujocoBackend, name, {"max_episode_steps": 45, **own}, 150, SLOTS) for name, own in MUJOCO),
     (MujocoBackend, "HalfCheetah-v5", {}, 1010, SLOTS),  # to its own limit
     (MujocoBackend, "FreeHopper-v0", {"terminate_when_unhealthy": False}, 1010, 1),
     *((AtariBackend, f"esbench/{name}-v5", kwargs, 130, 1) for name, kwargs in ATARI),
