@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from esbench.algorithms.base import Algorithm
-from esbench.core.arrays import State
+from esbench.core.arrays import State, Vector
 from esbench.core.errors import UsageError, require_integer
 from esbench.core.population import EvaluationPlan, Population, SampledPopulation
 from esbench.core.seeding import Purpose
@@ -27,6 +27,27 @@ from esbench.policies.normalization import Normalizer, ObservationStatistics
 from esbench.policies.spaces import Actions
 
 INITIAL_LINEAGE: Final = -1  # the key of the statistics with which every lineage begins
+
+
+def held_out_job(
+    spec: TrialSpec, center: Vector, normalizer: Normalizer | None, episodes: int | None = None
+) -> Job:
+    """The held-out episodes of a policy; by default as many as specified."""
+    return Job(
+        seed=spec.seed,
+        generation=0,
+        purpose=Purpose.EVALUATION_EPISODE,
+        population=None,
+        center=center,
+        episodes=spec.evaluation.episodes if episodes is None else episodes,
+        normalizer=normalizer,
+    )
+
+
+def score(pool: Engine, job: Job, first: int = 0) -> HeldOutScore:
+    """Let a prepared engine play the episodes of a center from number ``first`` on."""
+    played = pool.play(job, [Task(CENTER, number) for number in range(first, job.episodes)])
+    return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
 
 
 @final
@@ -102,20 +123,13 @@ class Evaluator:
         """The held-out episodes of the center; by default as many as specified."""
         if episodes is not None:
             require_integer("episodes", episodes, 1, MOST_EPISODES)
-        return Job(
-            seed=self._spec.seed,
-            generation=0,
-            purpose=Purpose.EVALUATION_EPISODE,
-            population=None,
-            center=algorithm.averaged_center,
-            episodes=self._spec.evaluation.episodes if episodes is None else episodes,
-            normalizer=self.normalizer(algorithm.plan.center_lineage),
-        )
+        normalizer = self.normalizer(algorithm.plan.center_lineage)
+        return held_out_job(self._spec, algorithm.averaged_center, normalizer, episodes)
 
     def score(self, job: Job, first: int = 0) -> HeldOutScore:
         """Play the episodes of a center from number ``first`` on."""
-        played = self._play(job, [Task(CENTER, number) for number in range(first, job.episodes)])
-        return HeldOutScore(played.center_returns, played.center_lengths.astype(np.float64))
+        self.prepare()
+        return score(self._pool, job, first)
 
     def play(self, algorithm: Algorithm[Any], env_steps: int) -> tuple[Population, Episodes]:
         """Play the population that the algorithm asks for, and the center unless it is a probe.

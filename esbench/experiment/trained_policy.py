@@ -124,11 +124,30 @@ class TrainedPolicy(Trained):
     """
 
     def __init__(self, setup: Setup, job: Job, generation: int) -> None:
-        """Prepare the policy of the center of ``job``, the held-out episodes."""
+        """Prepare the policy of the center of ``job``, the held-out episodes.
+
+        UsageError if the center or its normalizer is not one of this policy.
+        """
         super().__init__(setup.environment, generation, held_out_seeds(job.seed, job.episodes))
         self.parameters = job.center.copy()
         self.template: Policy = setup.make_policy(self.observation_space, self.action_space)
         self.normalizer = job.normalizer
+        inputs, normalizer = self.template.num_inputs, job.normalizer
+        shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+            "parameters": (self.parameters.shape, (self.template.num_params,))
+        }
+        if normalizer is not None:
+            shapes["mean"] = (normalizer.mean.shape, (inputs,))
+            shapes["scale"] = (normalizer.scale.shape, (inputs,))
+        if size := self.template.reference_size:
+            batch = setup.reference_batch
+            shapes["reference"] = (batch.observations.shape if batch else (), (size, inputs))
+        for name, (seen, expected) in shapes.items():
+            if seen != expected:
+                raise UsageError(
+                    f"{name} of shape {list(seen)}: the policy of {self.environment.id} has "
+                    f"{list(expected)}"
+                )
         self._observations = Observations(self.observation_space, self.environment.id)
         self._actions = Actions(self.action_space, self.environment.id)
         self._reference = setup.reference_inputs(job.normalizer)
