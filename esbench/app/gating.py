@@ -183,6 +183,7 @@ def verify(
     *,
     workers: int | None = None,
     sample: int | None = None,
+    replay: bool = False,
     env: str | Sequence[str] = (),
     algorithm: str | Sequence[str] = (),
     leaderboard: str | Path = LEADERBOARD,
@@ -190,13 +191,15 @@ def verify(
     trust: bool = False,
     display: Display | None = None,
 ) -> list[Verification]:
-    """Train trials again and report: identical, no significant difference, or different.
+    """Train or play trials again: identical, no significant difference, or different.
 
     Args:
         trial: a trial's folder, a folder of trials, a file of a leaderboard or, with ``sample``, a
             leaderboard.
         workers: as ``run``.
         sample: train K random trials of the leaderboard or the file.
+        replay: play the held-out episodes of published policies in place of training, of all rows
+            by default.
         env: as ``leaderboard``.
         algorithm: as ``leaderboard``.
         leaderboard: folder of the leaderboard.
@@ -220,6 +223,7 @@ def verify(
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
+    from esbench.publish.replay import has_policies, play_again
     from esbench.publish.reproduce import draw_sample, reproduce, require_supported, stored_trials
     from esbench.publish.verification import sentences
 
@@ -231,19 +235,21 @@ def verify(
         raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {hint}")
     if trial is not None and str(leaderboard) != str(LEADERBOARD):
         raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
-    if sample is None and (env or algorithm or seed is not None):
+    if sample is None and (seed is not None or (not replay and (env or algorithm))):
         raise UsageError("--env, --algorithm and --seed: expected together with --sample K")
     if seed is not None:
         require_integer("seed", seed, 0, MOST)
     is_folder_of_trials = trial is not None and what.is_dir() and not is_leaderboard(what)
     needs_sample = not is_folder_of_trials and not what.is_file()
-    if (needs_sample and sample is None) or (is_folder_of_trials and sample is not None):
+    needs_sample &= sample is None and not replay
+    if needs_sample or (is_folder_of_trials and (replay or sample is not None)):
         raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
     if is_folder_of_trials:
         cells = stored_trials(what)
     else:
-        names = listed(env), listed(algorithm)
-        cells = draw_sample(selected(read_leaderboard(what), *names), sample, seed or 0)
+        entries = selected(read_leaderboard(what), listed(env), listed(algorithm))
+        entries = has_policies(entries, what) if replay else entries
+        cells = draw_sample(entries, sample, seed or 0)
     require_trusted_trials([each.cell.spec for each in cells], what, trust)
     found: list[Verification] = []
     with show.working(f"running {what} again") as tell, WorkerPool(workers) as pool:
@@ -256,14 +262,17 @@ def verify(
             show.say(*sentences(verification))
 
         require_supported(cells, pool)
-        steps = format_steps(sum(each.env_steps for each in cells))
         episodes = counted(sum(each.episodes for each in cells), "held-out episode")
-        titles = "; ".join(each.title for each in cells)
-        show.say(f"{steps} steps of training and {episodes}: {titles}")
+        steps = format_steps(sum(each.env_steps for each in cells))
+        cost = episodes if replay else f"{steps} steps of training and {episodes}"
+        show.say(f"{cost}: {'; '.join(each.title for each in cells)}")
         for each in cells:
             if each.entry and each.entry.gaps:
                 show.warn(f"{each.name}: seeds between the first and the last one are not in it")
-        reproduce(cells, pool, watch, announce)
+        if replay:
+            play_again(cells, what.parent if what.is_file() else what, pool, announce)
+        else:
+            reproduce(cells, pool, watch, announce)
     return found
 
 

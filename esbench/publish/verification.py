@@ -88,6 +88,7 @@ class Verification:
         p_value: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
             if all is identical, or no difference of these scores could be significant.
         needed: how many seeds each side needs for a test.
+        compared: what is equal if all is identical.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Verification:
     contradiction: str = ""
     p_value: float | None = None
     needed: int = MIN_TESTED_RUNS
+    compared: str = "every digest and score"
 
     @property
     def samples(self) -> tuple[list[float], list[float]] | None:
@@ -181,7 +183,7 @@ def sentences(verification: Verification) -> list[str]:
     apart = [rerun for rerun in reruns if rerun.parts_at is not None]
     trials = counted(len(reruns), "trial")
     if verification.outcome is RerunOutcome.IDENTICAL:
-        return [f"{start}: {trials}, every digest and score"]
+        return [f"{start}: {trials}, {verification.compared}"]
     if not apart:
         return [f"{start}: {verification.contradiction}"]
     first, known = apart[0], sum(not rerun.is_new for rerun in reruns)

@@ -177,7 +177,7 @@ def test_two_commands_at_once_keep_the_seeds_of_both(
     second = without(trained, tmp_path / "b", 0)
     make = submissions.make_entry
 
-    def make_entry(cell: Cell, pool: WorkerPool) -> Entry:
+    def make_entry(cell: Cell, pool: WorkerPool) -> Any:
         monkeypatch.setattr(submissions, "make_entry", make)
         submit(second, parts)  # while the first command plays its episodes
         return make(cell, pool)

@@ -138,7 +138,8 @@ class Entry(Settings):
     """One cell of a leaderboard; ``runs`` are in the order of ``cell.trials``.
 
     ``origins`` are those that the trials of the cell name. ``own_code`` has the versions of the
-    user's own code, ``commands`` what trains the trials.
+    user's own code, ``commands`` what trains the trials. ``policies`` is the SHA-256 of the file of
+    the final policies, if there is one.
     """
 
     format: int = FORMAT
@@ -148,6 +149,7 @@ class Entry(Settings):
     origins: tuple[Origin, ...]
     own_code: dict[str, str]
     commands: tuple[str, ...]
+    policies: Annotated[str | None, Field(exclude_if=lambda digest: digest is None)] = None
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 
@@ -18,7 +20,8 @@ from esbench.core.units import counted
 from esbench.core.user_code import require_trusted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.stored_trainer import evaluate_trial
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.stored_trainer import stored_trainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.leaderboard.entries import (
     Entry,
@@ -30,6 +33,15 @@ from esbench.publish.leaderboard.entries import (
     run_summary,
     why_unrepeatable,
 )
+from esbench.publish.leaderboard.policies import (
+    SUFFIX,
+    Arrays,
+    PublishedPolicy,
+    arrays_of,
+    policies_folder,
+    read_policies,
+)
+from esbench.publish.leaderboard.policies import as_file as policies_as_file
 from esbench.results.baselines import OWN_MEAN, FrozenTrial, freeze_cell
 from esbench.results.cell import Cell
 from esbench.results.sources import done_cells
@@ -83,17 +95,19 @@ def submit(root: Path, out: Path, trusted: bool = False) -> dict[Path, SubmitAct
     with WorkerPool() as pool:
         entries = [make_entry(cell, pool) for cell in found]
     with only_writer(out):
-        planned = [_planned(entry, out) for entry in entries]
-        for path, content, action in planned:
-            if action is not SubmitAction.UNCHANGED:
+        planned = [_planned(entry, policies, out) for entry, policies in entries]
+        for plan in planned:
+            for path, content in plan.contents.items():
                 write_bytes(path, content)
-    return {path: action for path, _, action in planned}
+    return {plan.path: plan.action for plan in planned}
 
 
-def make_entry(cell: Cell, pool: Engine) -> Entry:
-    """Check the done trials of a cell and freeze them; UsageError as ``submit``."""
-    for trial in cell.trials:
-        check_trial(trial, pool)
+def make_entry(cell: Cell, pool: Engine) -> tuple[Entry, dict[int, Arrays]]:
+    """Check the done trials of a cell and freeze them, and their policies by seed.
+
+    UsageError as ``submit``.
+    """
+    played = {run.seed: check_trial(run.folder, pool) for run in cell.runs}
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
     in_run = {"first_digests": (), "stopped": None}  # which ``EntryRun`` has
@@ -102,7 +116,7 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
     commands = dict.fromkeys(
         command_of_results(each["command"]) for each in cell.descriptions if each.get("command")
     )
-    return Entry(
+    entry = Entry(
         cell=frozen.model_copy(update={"trials": trials}),
         runs=tuple(
             run_summary(run.folder.result(), run.folder.records(), run.is_agent)
@@ -113,6 +127,7 @@ def make_entry(cell: Cell, pool: Engine) -> Entry:
         own_code=dict(sorted(code.items())),
         commands=tuple(commands),
     )
+    return entry, {seed: arrays for seed, arrays in played.items() if arrays is not None}
 
 
 def cautions(entry: Entry) -> list[str]:
@@ -141,8 +156,11 @@ def command_of_results(command: str) -> str:
     return shlex.join(kept)
 
 
-def check_trial(trial: TrialFolder, pool: Engine) -> None:
-    """Raises UsageError if specification, rows, checkpoint and result of a trial do not agree."""
+def check_trial(trial: TrialFolder, pool: Engine) -> Arrays | None:
+    """The arrays of the final policy of a trial, if it has few, with its held-out episodes.
+
+    UsageError if specification, rows, checkpoint and result of a trial do not agree.
+    """
     spec, result, description = trial.spec(), trial.result(), trial.description()
     if reason := why_unrepeatable(description["spec"], spec.seed, result.get("stopped")):
         raise UsageError(f"{trial.path} {reason}; expected a trial that others can train again")
@@ -165,7 +183,7 @@ def check_trial(trial: TrialFolder, pool: Engine) -> None:
         if seen != expected:
             raise UsageError(f"{trial.path}: the {what} is {seen!r}; expected {expected!r}")
     _check_budget(trial, spec, rows)
-    _check_episodes(trial, spec, pool)
+    return _check_episodes(trial, spec, pool)
 
 
 def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[GenerationRecord]) -> None:
@@ -183,39 +201,67 @@ def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[Generation
     raise UsageError(f"{trial.path}: {seen}; expected the end at the budget of {budget.env_steps}")
 
 
-def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> None:
-    """Raises UsageError if the final policy does not get the returns that are recorded, here."""
+def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> Arrays | None:
+    """As ``check_trial``: UsageError if the policy does not get the recorded returns, here."""
     if spec.is_agent and trial.load_checkpoint() is None:
-        return  # an agent without state_dict
-    scored, description = evaluate_trial(trial.path, pool), trial.description()
-    if scored.identical is None:
-        raise UsageError(
-            f"{trial.path}: the checkpoint is of generation {scored.generation}; expected the last"
-        )
+        return None  # an agent without state_dict
+    result, description = trial.result(), trial.description()
+    with stored_trainer(trial, pool) as trainer:
+        if (reached := trainer.progress.generation) != result["generations"]:
+            raise UsageError(
+                f"{trial.path}: the checkpoint is of generation {reached}; expected the last"
+            )
+        arrays = arrays_of(trainer) if isinstance(trainer, SearchTrainer) else None
+        score = PublishedPolicy(spec, arrays).play(pool) if arrays else trainer.evaluate()
     here = origin_of(provenance(spec))  # now that its environment is registered
     excused = differences_within(description) or changes(origin_of(description), here)
-    if not scored.identical and not excused:
+    if not score.is_identical(result) and not excused:
         raise UsageError(
-            f"{trial.path}: the final policy scores {scored.score.mean:g} in the held-out episodes "
-            f"on the versions and the processor of training; expected {scored.recorded:g} and the "
+            f"{trial.path}: the final policy scores {score.mean:g} in the held-out episodes "
+            f"on the versions and the processor of training; expected {result['score']:g} and the "
             "returns in result.json"
         )
+    if arrays is None or not score.is_identical(result):
+        return None
+    episodes = {name: np.array(result[name], np.float64) for name in ("returns", "lengths")}
+    return arrays | episodes
 
 
-def _planned(entry: Entry, out: Path) -> tuple[Path, bytes, SubmitAction]:
-    """The file of an entry, its new content, and what that makes of it; UsageError likewise."""
-    path, action = out / entry.file_name, SubmitAction.WRITTEN
-    if path.exists():
-        known = read_entry(path)
+@final
+@dataclass(frozen=True)
+class _Plan:
+    """The file of an entry, what is written, by path, and what that makes of it."""
+
+    path: Path
+    contents: dict[Path, bytes]
+    action: SubmitAction
+
+
+def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
+    """What is written for an entry; UsageError as ``submit``."""
+    path = out / entry.file_name
+    beside = (policies_folder(out) / entry.file_name).with_suffix(SUFFIX)
+    known = read_entry(path) if path.exists() else None
+    if known is not None:
         try:
-            entry = with_more_seeds(known, entry)
+            extended = with_more_seeds(known, entry)
         except UsageError as error:
             raise UsageError(f"{path}: {error} (remove the file to replace it)") from None
-        same = entry.seeds == known.seeds
-        action = SubmitAction.UNCHANGED if same else SubmitAction.EXTENDED
-    content = as_file(entry)
-    checked_entry(parse_json(content), path)
-    return path, content, action
+        entry = known if extended.seeds == known.seeds else extended
+        if known.policies is not None:
+            policies = read_policies(known, beside) | policies
+    contents: dict[Path, bytes] = {}
+    if policies:
+        contents[beside] = policies_as_file(entry.name, policies)
+        digest = hashlib.sha256(contents[beside]).hexdigest()
+        entry = entry.model_copy(update={"policies": digest})
+    contents[path] = as_file(entry)
+    checked_entry(parse_json(contents[path]), path)
+    if known is None:
+        return _Plan(path, contents, SubmitAction.WRITTEN)
+    if (entry.seeds, entry.policies) != (known.seeds, known.policies):
+        return _Plan(path, contents, SubmitAction.EXTENDED)
+    return _Plan(path, {}, SubmitAction.UNCHANGED)
 
 
 def _curves(cell: Cell) -> EntryCurves | None:

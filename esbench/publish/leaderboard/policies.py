@@ -1,0 +1,135 @@
+"""The final policies of the rows of a leaderboard, one safetensors file per row.
+
+The file of a seed has, as "SEED.NAME", the ``parameters`` [P] in float32, ``mean`` and ``scale``
+[inputs] of the observation normalizer, the ``reference`` batch of virtual batch normalization, and
+``returns`` and ``lengths`` [episodes] of the held-out episodes. The row has the digest of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from esbench.core.errors import UsageError
+from esbench.core.files import read_bytes
+from esbench.engine.engine import Engine
+from esbench.engine.setup import ReferenceBatch, Setup
+from esbench.experiment.evaluator import held_out_job, score
+from esbench.experiment.final_policy import HeldOutScore
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trained_policy import TrainedPolicy
+from esbench.grids.trial_spec import TrialSpec
+from esbench.policies.normalization import Normalizer
+from esbench.publish.leaderboard.entries import Entry
+
+MOST_PARAMS: Final = 50_000  # of a published policy: 200 kB per seed
+SUFFIX: Final = ".safetensors"
+
+TYPES: Final = {
+    "parameters": np.dtype(np.float32),
+    **dict.fromkeys(("mean", "scale", "returns", "lengths"), np.dtype(np.float64)),
+}
+ABSENT: Final = np.empty(0)
+REQUIRED: Final = ("parameters", "returns", "lengths")
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+"""The arrays of one seed, by their names."""
+
+
+def policies_folder(leaderboard: Path) -> Path:
+    """The folder of policies beside that of a leaderboard."""
+    return leaderboard.resolve().with_name("policies")
+
+
+def arrays_of(trainer: SearchTrainer) -> Arrays | None:
+    """The final policy of a trial; None if it has more than ``MOST_PARAMS`` parameters."""
+    job, setup = trainer.held_out_job(), trainer.gathered_setup()
+    if job.center.size > MOST_PARAMS:
+        return None
+    found: Arrays = {"parameters": job.center.astype(np.float32)}
+    if job.normalizer is not None:
+        found |= {"mean": job.normalizer.mean, "scale": job.normalizer.scale}
+    if setup.reference_batch is not None:
+        found["reference"] = setup.reference_batch.observations
+    return found
+
+
+@final
+class PublishedPolicy:
+    """The final policy of a seed, from its specification and its arrays.
+
+    UsageError if they do not fit, or are not finite.
+    """
+
+    def __init__(self, spec: TrialSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        assert spec.policy is not None, "a search has a policy template"
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise UsageError(f"{name} of seed {spec.seed} is not finite")
+        normalizer, batch = None, arrays.get("reference")
+        if spec.policy.settings.normalize_observations:
+            clip = spec.policy.settings.observation_clip
+            mean, scale = (arrays.get(name, ABSENT) for name in ("mean", "scale"))
+            normalizer = Normalizer(mean, scale, clip)
+        self.setup = Setup(
+            spec.environment, spec.policy, None if batch is None else ReferenceBatch(batch)
+        )
+        self.job = held_out_job(spec, arrays["parameters"].astype(np.float64), normalizer)
+        self.policy = TrainedPolicy(self.setup, self.job, generation=0)
+
+    def play(self, pool: Engine) -> HeldOutScore:
+        """Play the held-out episodes."""
+        pool.configure(self.setup)
+        return score(pool, self.job)
+
+
+def as_file(row: str, seeds: Mapping[int, Arrays]) -> bytes:
+    """The content of the file of a row, with the arrays of each seed."""
+    tensors = {
+        f"{seed}.{name}": np.ascontiguousarray(array)
+        for seed, arrays in sorted(seeds.items())
+        for name, array in sorted(arrays.items())
+    }
+    return safetensors.numpy.save(tensors, {"row": row})
+
+
+def read_policies(entry: Entry, path: Path) -> dict[int, Arrays]:
+    """The arrays of each seed of a row, from the file that ``entry`` has the digest of.
+
+    UsageError if the row has none, or the file is missing, of another row or damaged.
+    """
+    if entry.policies is None:
+        raise UsageError(f"{entry.name}: no policies are published; train the row again")
+    try:
+        content = read_bytes(path)
+    except FileNotFoundError:
+        raise UsageError(f"no file {str(path)!r}; expected the policies of {entry.name}") from None
+    if (digest := hashlib.sha256(content).hexdigest()) != entry.policies:
+        raise UsageError(f"{path} has the digest {digest}; expected {entry.policies}")
+    try:
+        tensors = safetensors.numpy.load(content)
+    except SafetensorError as error:
+        raise UsageError(f"{path} is no safetensors file ({error})") from error
+    found: dict[int, Arrays] = {}
+    for key, array in tensors.items():
+        seed, _, name = key.partition(".")
+        if (
+            not seed.isdecimal()
+            or int(seed) not in entry.seeds
+            or name not in {*TYPES, "reference"}
+        ):
+            raise UsageError(f"{path} has {key!r}; expected arrays of the seeds of {entry.name}")
+        if array.dtype != (expected := TYPES.get(name, array.dtype)):
+            raise UsageError(f"{path}: {key} is {array.dtype}; expected {expected}")
+        found.setdefault(int(seed), {})[name] = array
+    for own, arrays in found.items():
+        if missing := [name for name in REQUIRED if name not in arrays]:
+            raise UsageError(f"{path} lacks {missing[0]} of seed {own}")
+    return found

@@ -1,0 +1,172 @@
+"""The published policies of a leaderboard play the episodes that were scored."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import Run
+from safetensors.numpy import load_file, save_file
+
+from esbench.core.errors import UsageError
+from esbench.engine.worker_pool import WorkerPool
+from esbench.publish.leaderboard.entries import as_file, read_entry
+from esbench.publish.leaderboard.policies import policies_folder, read_policies
+from esbench.publish.leaderboard.submit import SubmitAction, submit
+from esbench.publish.replay import play_again
+from esbench.publish.reproduce import draw_sample
+from esbench.publish.verification import RerunOutcome, Verification
+
+
+@pytest.fixture
+def board(trained: Path, tmp_path: Path) -> Path:
+    submit(trained, tmp_path / "board")
+    return tmp_path / "board"
+
+
+def replayed(board: Path) -> list[Verification]:
+    entries = [read_entry(path) for path in sorted(board.glob("*.json"))]
+    found: list[Verification] = []
+    with WorkerPool(1) as pool:
+        play_again(draw_sample(entries, None, 0), board, pool, found.append)
+    return found
+
+
+def test_published_policies_play_the_recorded_episodes(board: Path) -> None:
+    (found,) = replayed(board)
+    assert found.outcome is RerunOutcome.IDENTICAL
+    assert [rerun.seed for rerun in found.reruns] == [0, 1, 2, 3]
+    assert [rerun.score for rerun in found.reruns] == list(found.recorded)
+
+
+@pytest.mark.parametrize(
+    ("environment", "policy"),
+    [
+        ("HalfCheetah-v5", {"template": "linear", "normalize_observations": True}),
+        ("esbench/Pong-v5", {
+            "template": "small_conv", "hidden": [2], "virtual_batch_norm": True,
+            "reference_size": 4,
+        }),
+    ],
+)  # fmt: skip
+def test_normalizer_and_reference_batch_belong_to_a_policy(
+    esbench: Run, tmp_path: Path, environment: str, policy: dict[str, Any]
+) -> None:
+    settings = [f"--set=policy.{key}={json.dumps(value)}" for key, value in policy.items()]
+    limit = f'--set=environment."{environment}".kwargs.max_episode_steps=8'
+    code, _, err = esbench(
+        "run", "--env", environment, "--algorithm", "snes", "--seeds", "0-2", "--env-steps", "30",
+        "--set", "algorithms.snes.population_size=2", "--set", "evaluation.episodes=2",
+        "--workers", "1", "--quiet", "--out", "out", limit, *settings,
+    )  # fmt: skip
+    assert code == 0, err
+    submit(tmp_path / "out", tmp_path / "board")
+    (found,) = replayed(tmp_path / "board")
+    assert found.outcome is RerunOutcome.IDENTICAL
+
+
+def test_a_row_without_policies_gets_those_of_seeds_that_are_trained_again(
+    trained: Path, board: Path
+) -> None:
+    (path,) = board.glob("*.json")
+    (policies,) = policies_folder(board).iterdir()
+    before = path.read_bytes(), policies.read_bytes()
+    entry = read_entry(path)
+    path.write_bytes(as_file(entry.model_copy(update={"policies": None})))
+    policies.unlink()
+    with pytest.raises(UsageError, match="no policies are published"):
+        replayed(board)
+    assert submit(trained, board) == {path: SubmitAction.EXTENDED}
+    assert (path.read_bytes(), policies.read_bytes()) == before
+    assert submit(trained, board) == {path: SubmitAction.UNCHANGED}
+
+
+def _renamed(arrays: Any) -> None:
+    arrays["9.parameters"] = arrays.pop("0.parameters")
+
+
+def _without(name: str) -> Callable[[Any], None]:
+    return lambda arrays: arrays.pop(name)
+
+
+def _changed(name: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
+    return lambda arrays: arrays.update({name: change(arrays[name])})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_renamed, "9.parameters"),
+        (_without("0.parameters"), "lacks"),
+        (_without("0.returns"), "lacks"),
+        (_changed("0.parameters", lambda a: a[:-1]), "of shape"),
+        (_changed("0.parameters", lambda a: a * np.nan), "not finite"),
+        (_changed("0.parameters", lambda a: a.astype(np.float64)), "float32"),
+        (_changed("0.returns", lambda a: a + 1), "are not those of the row"),
+        (_changed("0.mean", lambda a: a[:1]), "of shape"),
+        (_without("0.scale"), "of shape"),
+    ],
+)
+def test_arrays_that_do_not_fit_a_row_are_refused(
+    board: Path, change: Callable[[Any], None], words: str
+) -> None:
+    (path,) = board.glob("*.json")
+    (policies,) = policies_folder(board).iterdir()
+    arrays = load_file(policies)
+    change(arrays)
+    save_file(arrays, policies)
+    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
+    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    with pytest.raises(UsageError, match=words):
+        replayed(board)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x80\x04N.", b"PK\x03\x04" + bytes(40), b"\xff" * 8 + b"{}"],
+    ids=["empty", "pickle", "zip", "long header"],
+)
+@pytest.mark.parametrize("fitting", [True, False])
+def test_what_is_no_policy_file_is_one_sentence(board: Path, content: bytes, fitting: bool) -> None:
+    (path,) = board.glob("*.json")
+    (policies,) = policies_folder(board).iterdir()
+    policies.write_bytes(content)
+    if fitting:
+        digest = hashlib.sha256(content).hexdigest()
+        path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    with pytest.raises(UsageError) as error:
+        read_policies(read_entry(path), policies)
+    assert "\n" not in str(error.value)
+    assert policies.name in str(error.value)
+
+
+def test_the_command_plays_the_policies_of_a_file_a_sample_or_all(
+    esbench: Run, board: Path
+) -> None:
+    (path,) = board.glob("*.json")
+    whole, one = ["--leaderboard", str(board)], "identical: 1 trial, every return"
+    every = "identical: 4 trials, every return"
+    for choice, words in (
+        ([str(path)], every), (whole, every), ([*whole, "--sample", "1"], one),
+        ([*whole, "--env", "doubles:Walk-v0"], every),
+    ):  # fmt: skip
+        code, out, err = esbench("verify", "--replay", "--trust", *choice)
+        assert (code, words in " ".join(out.split())) == (0, True), err
+    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": None})))
+    assert esbench("verify", "--replay", "--trust", str(path))[0] == 2
+
+
+def test_a_policy_that_scores_another_return_is_different(board: Path) -> None:
+    (path,) = board.glob("*.json")
+    (policies,) = policies_folder(board).iterdir()
+    arrays = load_file(policies)
+    arrays["2.parameters"] = -arrays["2.parameters"]
+    save_file(arrays, policies)
+    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
+    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    (found,) = replayed(board)
+    assert found.outcome is RerunOutcome.DIFFERENT
+    assert [rerun.seed for rerun in found.reruns if rerun.parts_at is not None] == [2]
