@@ -126,7 +126,8 @@ def commit_of(folder: Path, own: Sequence[str] = ()) -> tuple[str | None, str | 
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
+    # A folder of somebody else may name a program that watches its files.
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, check=True, timeout=10
     ).stdout.strip()
