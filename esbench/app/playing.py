@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from esbench.app.display import Display, PlainDisplay
 from esbench.app.options import Which, public
-from esbench.core.errors import EsbenchError, require_integer
+from esbench.core.errors import EsbenchError, UsageError, require_integer
 
 if TYPE_CHECKING:
     from esbench.core.json_text import Json
     from esbench.experiment.stored_trainer import StoredScore
     from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
+    from esbench.publish.leaderboard.policies import Published
     from esbench.video.render_trial import Rendered
 
 Result = TypeVar("Result")
@@ -26,14 +27,16 @@ def load_policy(
     generation: int | None = None,
     which: Which = "last",
     *,
+    seed: int | None = None,
     trust: bool = False,
 ) -> TrainedPolicy | TrainedAgent:
-    """The policy of a trial, for use in any Gymnasium loop.
+    """The policy of a trial or of a row of the leaderboard, for use in any Gymnasium loop.
 
     Args:
-        path: the folder of the trial.
+        path: the folder of the trial, or a row such as "HalfCheetah-v5/openai_es".
         generation: the generation of a kept checkpoint; by default the latest.
         which: "last", or "best" for the largest smoothed return up to that generation.
+        seed: training seed of a row (default: the first one).
         trust: as ``run``.
 
     Raises:
@@ -48,14 +51,31 @@ def load_policy(
     from esbench.core.settings import MOST
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import stored_trainer
+    from esbench.publish.leaderboard.policies import is_row_name
     from esbench.store.trial_folder import TrialFolder
 
     if generation is not None:
         require_integer("generation", generation, 1, MOST)
+    if is_row_name(str(path)):
+        return _row(path, generation, which, seed).load(trust)
+    _require_no_seed(seed)
     folder = TrialFolder(Path(path))
     folder.spec(trust)
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as stored:
         return stored.policy(which)
+
+
+def _row(name: str | Path, generation: int | None, which: Which, seed: int | None) -> Published:
+    from esbench.publish.leaderboard.policies import find_policy
+
+    if generation is not None or which != "last":
+        raise UsageError(f"{name}: a row has its final policies only; expected a trial's folder")
+    return find_policy(str(name), seed)
+
+
+def _require_no_seed(seed: int | None) -> None:
+    if seed is not None:
+        raise UsageError(f"seed {seed}: expected a row of the leaderboard, not a trial's folder")
 
 
 @public()
@@ -145,6 +165,7 @@ def render(
     episode: int = 0,
     generation: int | None = None,
     which: Which = "last",
+    seed: int | None = None,
     out: str | Path | None = None,
     max_steps: int = 1000,
     every: bool = False,
@@ -153,12 +174,13 @@ def render(
     """Write a GIF or MP4 of a stored policy in one of its held-out episodes.
 
     Args:
-        trial: as ``evaluate``.
+        trial: as ``export``.
         episode: index of the held-out episode, from 0.
         generation: as ``evaluate``.
         which: as ``evaluate``.
-        out: a .gif or .mp4 file (default: render.gif in the trial's folder); with ``every``, the
-            file's name in each trial's folder.
+        seed: training seed of a row (default: the first one).
+        out: a .gif or .mp4 file (default: render.gif in the trial's folder, or in the current one
+            for a row); with ``every``, the file's name in each trial's folder.
         max_steps: largest number of steps to show; the return is of the whole episode.
         every: write a file for every kept checkpoint of every trial in ``trial``, which may be a
             folder of trials.
@@ -174,7 +196,7 @@ def render(
         >>> film = esbench.render("out/CartPole-v1/snes/seed-0", out="film.mp4", max_steps=20)
     """
     found = renderings(
-        PlainDisplay(), trial, episode, generation, which, out, max_steps, every, trust
+        PlainDisplay(), trial, episode, generation, which, seed, out, max_steps, every, trust
     )
     return [each for _, each in found if not isinstance(each, EsbenchError)]
 
@@ -185,15 +207,25 @@ def renderings(
     episode: int,
     generation: int | None,
     which: Which,
+    seed: int | None,
     out: str | Path | None,
     max_steps: int,
     every: bool,
     trust: bool,
 ) -> Iterator[tuple[Path, Rendered | EsbenchError]]:
     """Yield the folder and the file of one checkpoint after another."""
-    from esbench.video.render_trial import outputs, render_trial
+    from esbench.publish.leaderboard.policies import is_row_name
+    from esbench.video.render_trial import outputs, render_policy, render_trial
 
     name = None if out is None else Path(out)
+    if is_row_name(str(trial)) and not every:
+        row = _row(trial, generation, which, seed)
+        file = name or Path("render.gif")
+        with display.working(f"rendering {file}"):
+            returns = row.arrays["returns"].tolist()
+            yield file, render_policy(row.load(trust), returns, file, episode, max_steps)
+        return
+    _require_no_seed(seed)
     for folder, kept, file in outputs(Path(trial), name, every, generation):
         with display.working(f"rendering {file}"):
             make = partial(render_trial, folder, file, episode, max_steps, kept, which)
@@ -207,6 +239,7 @@ def export(
     *,
     generation: int | None = None,
     which: Which = "last",
+    seed: int | None = None,
     out: str | Path | None = None,
     trust: bool = False,
     display: Display | None = None,
@@ -214,10 +247,11 @@ def export(
     """Write a stored policy as a file that torch.export.load reads without esbench.
 
     Args:
-        trial: as ``evaluate``.
+        trial: a trial's folder, or a row of the leaderboard such as HalfCheetah-v5/openai_es.
         generation: as ``evaluate``.
         which: as ``evaluate``.
-        out: default: policy.pt2 in the trial's folder.
+        seed: training seed of a row (default: the first one).
+        out: default: policy.pt2 in the trial's folder, or in the current one for a row.
         trust: as ``run``.
         display: shows that it takes a while.
 
@@ -232,9 +266,11 @@ def export(
         >>> about = esbench.export("out/CartPole-v1/snes/seed-0")
     """
     from esbench.experiment.trained_policy import export_policy
+    from esbench.publish.leaderboard.policies import is_row_name
 
-    folder = Path(trial)
+    folder = Path() if is_row_name(str(trial)) else Path(trial)
     file = folder / "policy.pt2" if out is None else Path(out)
     with (display or PlainDisplay()).working(f"exporting {file}"):
-        about = export_policy(load_policy(folder, generation, which, trust=trust), file)
+        policy = load_policy(trial, generation, which, seed=seed, trust=trust)
+        about = export_policy(policy, file)
     return {**about, "file": file}

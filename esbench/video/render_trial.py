@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,32 +94,41 @@ def render_trial(
             or the file cannot be written.
         TrainingError: the environment raised an error.
     """
+    folder = TrialFolder(path)
+    folder.spec()
+    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
+        policy, reached = trainer.policy(which), trainer.generation_of(which)
+    returns = recorded_score(folder, reached, best=which == "best").get("returns", [])
+    return render_policy(policy, returns, out, episode, max_steps)
+
+
+def render_policy(
+    policy: TrainedPolicy | TrainedAgent,
+    returns: Sequence[float],
+    out: Path,
+    episode: int = 0,
+    max_steps: int = 1000,
+) -> Rendered:
+    """As ``render_trial``, of a policy with the recorded ``returns`` of its held-out episodes."""
     write, most_fps = video_format(out)
     if max_steps < 1:
         raise UsageError(f"max-steps = {max_steps}: expected at least 1")
-    folder = TrialFolder(path)
-    spec = folder.spec()
-    if not 0 <= episode < spec.evaluation.episodes:
-        raise UsageError(
-            f"episode = {episode}: expected a held-out episode, 0 to {spec.evaluation.episodes - 1}"
-        )
-    with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
-        policy, reached = trainer.policy(which), trainer.generation_of(which)
-    seed = policy.held_out_seeds[episode]
-    with silenced(), as_training_errors(), _stage(spec.environment) as env:
+    seeds = policy.held_out_seeds
+    if not 0 <= episode < len(seeds):
+        raise UsageError(f"episode = {episode}: expected a held-out episode, 0 to {len(seeds) - 1}")
+    with silenced(), as_training_errors(), _stage(policy.environment) as env:
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
         fps = float(env.metadata.get("render_fps") or 30)
         fps = fps if 0 < fps < math.inf else 30.0
         stride = max(1, math.ceil(fps / most_fps))
-        film = _Film(env, policy, seed, stride, max_steps)
+        film = _Film(env, policy, seeds[episode], stride, max_steps)
         write_bytes(out, write(film.frames(), fps / stride))
-    returns = recorded_score(folder, reached, best=which == "best").get("returns", [])
     return Rendered(
         path=out,
-        environment=spec.environment.id,
+        environment=policy.environment.id,
         generation=policy.generation,
         episode=episode,
-        seed=seed,
+        seed=seeds[episode],
         total=film.total,
         steps=film.steps,
         shown=film.shown,

@@ -11,10 +11,13 @@ import pytest
 from command_line import Run
 from safetensors.numpy import load_file, save_file
 
+from esbench import export, load_policy
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.trained_policy import episode
+from esbench.publish.leaderboard import policies as policies_of_rows
 from esbench.publish.leaderboard.entries import as_file, read_entry
-from esbench.publish.leaderboard.policies import policies_folder, read_policies
+from esbench.publish.leaderboard.policies import find_policy, policies_folder, read_policies
 from esbench.publish.leaderboard.submit import SubmitAction, submit
 from esbench.publish.replay import play_again
 from esbench.publish.reproduce import draw_sample
@@ -170,3 +173,31 @@ def test_a_policy_that_scores_another_return_is_different(board: Path) -> None:
     (found,) = replayed(board)
     assert found.outcome is RerunOutcome.DIFFERENT
     assert [rerun.seed for rerun in found.reruns if rerun.parts_at is not None] == [2]
+
+
+def test_a_row_is_a_policy_to_load_render_and_export(
+    esbench: Run, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
+    monkeypatch.chdir(tmp_path)
+    (path,) = board.glob("*.json")
+    entry, name = read_entry(path), "doubles:Walk-v0/openai_es"
+    for row in (name, f"{name}#{entry.variant[:4]}"):
+        policy = load_policy(row, seed=2, trust=True)
+        env, (first, *_) = policy.make_environment(), policy.held_out_seeds
+        rewards = sum(reward for reward, _ in episode(policy, env, first, row, {}))
+        assert rewards == find_policy(row, 2).arrays["returns"][0]
+        assert policy.generation == entry.runs[2].generations
+    assert export(name, trust=True)["environment"] == "doubles:Walk-v0"
+    assert (tmp_path / "policy.pt2").exists()
+    for wrong in (f"{name}#0", "doubles:Walk-v0/snes", "CartPole-v1/openai_es"):
+        with pytest.raises(UsageError, match="is no row with published policies"):
+            load_policy(wrong)
+    for options in ({"seed": 7}, {"generation": 3}, {"which": "best"}):
+        with pytest.raises(UsageError, match="expected"):
+            load_policy(name, trust=True, **options)
+    assert esbench("export", name, "--seed", "7", "--trust")[0] == 2
+    assert esbench("render", name, "--trust")[0] == 2  # this environment has no picture
+    monkeypatch.setattr(policies_of_rows, "PLACES", [tmp_path / "nothing"])
+    with pytest.raises(UsageError, match="expected a checkout of esbench"):
+        load_policy(name)

@@ -8,7 +8,9 @@ The file of a seed has, as "SEED.NAME", the ``parameters`` [P] in float32, ``mea
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
@@ -17,17 +19,18 @@ import numpy.typing as npt
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from esbench.core.errors import UsageError
-from esbench.core.files import read_bytes
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.files import read_bytes, safe_name
 from esbench.engine.engine import Engine
 from esbench.engine.setup import ReferenceBatch, Setup
 from esbench.experiment.evaluator import held_out_job, score
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.stored_trainer import require_trusted_trials
 from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer
-from esbench.publish.leaderboard.entries import Entry
+from esbench.publish.leaderboard.entries import Entry, read_entry
 
 MOST_PARAMS: Final = 50_000  # of a published policy: 200 kB per seed
 SUFFIX: Final = ".safetensors"
@@ -36,6 +39,10 @@ TYPES: Final = {
     "parameters": np.dtype(np.float32),
     **dict.fromkeys(("mean", "scale", "returns", "lengths"), np.dtype(np.float64)),
 }
+_ROW: Final = re.compile(r"(?:[\w:.-]+/)?[\w:.-]+-v\d+/[^/]+")
+PLACES: Final = [
+    place / "results" / "leaderboard" for place in (Path(), Path(__file__).resolve().parents[3])
+]
 ABSENT: Final = np.empty(0)
 REQUIRED: Final = ("parameters", "returns", "lengths")
 
@@ -68,7 +75,9 @@ class PublishedPolicy:
     UsageError if they do not fit, or are not finite.
     """
 
-    def __init__(self, spec: TrialSpec, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self, spec: TrialSpec, arrays: Mapping[str, npt.NDArray[Any]], generation: int = 0
+    ) -> None:
         assert spec.policy is not None, "a search has a policy template"
         for name, array in arrays.items():
             if not np.isfinite(array).all():
@@ -82,7 +91,7 @@ class PublishedPolicy:
             spec.environment, spec.policy, None if batch is None else ReferenceBatch(batch)
         )
         self.job = held_out_job(spec, arrays["parameters"].astype(np.float64), normalizer)
-        self.policy = TrainedPolicy(self.setup, self.job, generation=0)
+        self.policy = TrainedPolicy(self.setup, self.job, generation)
 
     def play(self, pool: Engine) -> HeldOutScore:
         """Play the held-out episodes."""
@@ -133,3 +142,62 @@ def read_policies(entry: Entry, path: Path) -> dict[int, Arrays]:
         if missing := [name for name in REQUIRED if name not in arrays]:
             raise UsageError(f"{path} lacks {missing[0]} of seed {own}")
     return found
+
+
+@final
+@dataclass(frozen=True)
+class Published:
+    """A seed of a row, as a name such as "HalfCheetah-v5/openai_es" tells it.
+
+    Attributes:
+        arrays: of the seed.
+    """
+
+    entry: Entry
+    seed: int
+    arrays: Arrays
+
+    def load(self, trust: bool = False) -> TrainedPolicy:
+        """The policy; UsageError if its row names code that is not trusted."""
+        require_trusted_trials([self.entry.spec], self.entry.name, trust)
+        spec, run = self.entry.to_cell().trial_spec(self.seed), self.entry.seeds.index(self.seed)
+        return PublishedPolicy(spec, self.arrays, self.entry.runs[run].generations).policy
+
+
+def is_row_name(text: str) -> bool:
+    """Whether a text that is no path may name a row: "ENVIRONMENT/ALGORITHM"."""
+    return bool(_ROW.fullmatch(text)) and not Path(text).exists()
+
+
+def find_policy(name: str, seed: int | None = None, leaderboard: Path | None = None) -> Published:
+    """The published policy of a seed, by default the first one, of the row "ENVIRONMENT/ALGORITHM".
+
+    The name of one of several such rows ends with "#" and the start of the hash of its settings.
+    Without a ``leaderboard``, that of the current folder or of the checkout of esbench is searched.
+
+    Raises:
+        UsageError: there is no such row, there are several, or it has no policies or not the seed.
+    """
+    folder = leaderboard or next(filter(Path.is_dir, PLACES), None)
+    if folder is None:
+        raise UsageError(f"{name!r}: no published policies here; expected a checkout of esbench")
+    row, _, variant = name.partition("#")
+    environment, _, label = row.rpartition("/")
+    found = [
+        entry
+        for path in sorted(folder.glob(f"{safe_name(environment)}-{safe_name(label)}-*.json"))
+        if (entry := read_entry(path)).policies is not None
+        and (entry.cell.environment, entry.cell.algorithm) == (environment, label)
+        and entry.variant.startswith(variant)
+    ]
+    if len(found) != 1:
+        known = sorted(path.stem for path in policies_folder(folder).glob(f"*{SUFFIX}"))
+        several = ", ".join(f"{row}#{entry.variant}" for entry in found)
+        near = f"expected one of {several}" if found else suggestion(row.replace("/", "-"), known)
+        raise UsageError(f"{name!r} is no row with published policies; {near}")
+    (entry,) = found
+    policies = read_policies(entry, (policies_folder(folder) / entry.file_name).with_suffix(SUFFIX))
+    seed = min(policies) if seed is None else seed
+    if seed not in policies:
+        raise UsageError(f"{name!r} has no seed {seed}; expected one of {[*policies]}")
+    return Published(entry, seed, policies[seed])
