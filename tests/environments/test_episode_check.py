@@ -87,7 +87,7 @@ RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere:Env-v0",), "cannot be made"),
+        (("nowhere:Env-v0",), "cannot import 'nowhere'"),
         (("CartPole-v1", {}, [{"wraper": "x:y"}]), "wrapper"),
         (("doubles:Spaces-v0", {"observation": "text"}), "observation space has a Text space"),
         (("doubles:Spaces-v0", {"action": "text"}), "action space has a Text space"),

@@ -225,7 +225,7 @@ def test_text_that_is_no_seeds_is_refused(text: str) -> None:
 
 
 BAD = [
-    ({"environments": ["time:NoneOfThese-v0"]}, ["'time' registers no 'NoneOfThese-v0'"]),
+    ({"environments": ["numpy:NoneOfThese-v0"]}, ["'numpy' registers no 'NoneOfThese-v0'"]),
     ({"algorithms": ["openai"]}, ["unknown algorithm 'openai'", "did you mean 'openai_es'"]),
     ({"algorithms": {"x": {"algorithm": "opnai_es"}}}, ["'opnai_es' (algorithms.x.algorithm)"]),
     ({"algorithms": {"openai_es": {"sigm": 1}}}, ["algorithms.openai_es.sigm (= 1)", "'sigma'"]),

@@ -203,7 +203,7 @@ GRID = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0
     ("name", "facts"),
     [
         ("tensorbord", ["'tensorbord'", "'tensorboard'"]),
-        ("command_line:python", ["command_line:python", "esbench.Tracker"]),
+        ("command_line:python", ["command_line:python", "Tracker"]),
     ],
 )
 def test_a_tracker_that_cannot_be_made_is_refused_before_training(

@@ -205,6 +205,6 @@ def test_a_policy_is_checked_by_its_name_or_its_class() -> None:
     check_policy("mlp", hidden=[4])
     check_policy("test_module:TwoLayers", arguments={"hidden": 3})
     check_policy(torch.nn.Linear)
-    for name, words in (("mpl", "'mlp'"), ("fractions:Fraction", "expected a torch.nn.Module")):
+    for name, words in (("mpl", "'mlp'"), ("numpy:ndarray", "torch.nn")):
         with pytest.raises(UsageError, match=words):
             check_policy(name)

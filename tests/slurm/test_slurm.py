@@ -168,7 +168,7 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
         "quick", "--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0-3",
         "--env-steps", "999", "--set", "policy.hidden=[4, 8]", "--set", "evaluation.episodes=3",
         "--extend", "--workers", "2", "--at-once", "2", "--keep", "3",
-        "--record", "members", "--callback", "math:sqrt", "--quiet", "--track", "tensorboard",
+        "--record", "members", "--callback", "numpy:sum", "--quiet", "--track", "tensorboard",
         "--episode-timeout", "60.0", "--trial-timeout", "3600.0",
     ]  # fmt: skip
     own = ["--array", "3", "--time", "1:00:00", "--partition", "p", "--mem", "2G"]
