@@ -23,6 +23,8 @@ from esbench.publish.replay import play_again
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification
 
+PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
+
 
 @pytest.fixture
 def board(trained: Path, tmp_path: Path) -> Path:
@@ -201,3 +203,22 @@ def test_a_row_is_a_policy_to_load_render_and_export(
     monkeypatch.setattr(policies_of_rows, "PLACES", [tmp_path / "nothing"])
     with pytest.raises(UsageError, match="expected a checkout of esbench"):
         load_policy(name)
+
+
+def test_three_random_published_policies_play_their_episodes(esbench: Run) -> None:
+    board = ["--leaderboard", str(PUBLISHED)]
+    code, out, err = esbench("verify", "--replay", "--sample", "3", *board)
+    assert (code, "identical: " in out) == (0, True), err
+
+
+def test_the_published_policies_are_small_and_those_of_the_rows() -> None:
+    files = sorted(policies_folder(PUBLISHED).iterdir())
+    rows = {path: read_entry(PUBLISHED / f"{path.stem}.json") for path in files}
+    assert sum(path.stat().st_size for path in files) < 40e6
+    for path, entry in rows.items():
+        assert {*read_policies(entry, path)} == {*entry.seeds}
+    assert all(
+        (policies_folder(PUBLISHED) / f"{path.stem}.safetensors").exists()
+        == (b'"policies":' in path.read_bytes())
+        for path in PUBLISHED.glob("*.json")
+    )
