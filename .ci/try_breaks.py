@@ -107,6 +107,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="JSON", help="also write the outcomes here")
     options = parser.parse_args()
     breaks = [each for each in read_breaks() if each.id in (options.only or [each.id])]
+    if missing := {*options.only} - {each.id for each in breaks}:
+        parser.error(f"no break {', '.join(sorted(missing))}")
     copies = SimpleQueue[Path]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as threads:
         for job in range(options.jobs):
