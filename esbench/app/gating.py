@@ -243,7 +243,12 @@ def verify(
     is_folder_of_trials = trial is not None and what.is_dir() and not is_leaderboard(what)
     needs_sample = not is_folder_of_trials and not what.is_file()
     needs_sample &= sample is None and not replay
-    if needs_sample or (is_folder_of_trials and (replay or sample is not None)):
+    if is_folder_of_trials and replay:
+        raise UsageError(
+            f"--replay with {what}, a folder of trials: expected a leaderboard or a file of one; "
+            "'esbench eval' plays the policies of trials"
+        )
+    if needs_sample or (is_folder_of_trials and sample is not None):
         raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
     if is_folder_of_trials:
         cells = stored_trials(what)

@@ -128,9 +128,15 @@ def evaluations(
     """Yield what ``evaluate`` returns, one trial after another."""
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import evaluate_trial, keep_best
+    from esbench.publish.leaderboard.policies import is_row_name
     from esbench.store.find_trials import find_trials
 
     path = Path(trial)
+    if is_row_name(str(trial)):
+        raise UsageError(
+            f"{trial}: expected the folder of a trial; 'esbench verify --replay' plays the "
+            "policies of rows"
+        )
     with WorkerPool(workers) as pool:
 
         def score(folder: Path) -> StoredScore:

@@ -31,7 +31,7 @@ class RunningTime:
 
 
 def within(seconds: float) -> Iterator[float]:
-    """Yield how long to wait next, until the process could run for so many seconds."""
+    """Yield how long to wait next [s], until this process has run for ``seconds``."""
     running = RunningTime()
     while (left := seconds - running()) > 0:
         yield min(left, TICK)

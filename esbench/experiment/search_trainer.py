@@ -224,7 +224,7 @@ class SearchTrainer(Trainer):
         if size > min(most, MOST_PARAMS):
             raise UsageError(
                 f"the policy has {size:,} parameters; expected at most {min(most, MOST_PARAMS):,}, "
-                f"of which {VECTORS} vectors fit into memory"
+                f"because {VECTORS} vectors of that size must fit into memory"
             )
 
     def _require_size(self, error: type[EsbenchError]) -> None:

@@ -58,7 +58,7 @@ def stored_spec(content: Json, source: str, trusted: bool = False) -> TrialSpec:
 def require_possible(
     spec: TrialSpec, generations: float, env_steps: float, stopped: str | None, source: str
 ) -> None:
-    """Raises UsageError for a run of a search that cannot have had so many generations and steps.
+    """Raises UsageError if a search cannot have had these generations and steps.
 
     It ends at its budget, and every member of a generation and candidate plays its episodes.
     """

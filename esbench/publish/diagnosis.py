@@ -147,7 +147,7 @@ def run_measurements(folder: TrialFolder) -> RunMeasurements:
     spec = folder.description()["spec"]
     is_agent, settings = spec["policy"] is None, spec["algorithm"]["settings"]
     seeks_returns = True
-    # An agent, a plugin that is not installed here, or code that a trial names and nobody imports.
+    # An agent, a plugin that is not installed here, or own code, which is not imported here.
     with contextlib.suppress(UsageError):
         seeks_returns = not ALGORITHMS.get(spec["algorithm"]["name"]).needs_behaviors
     # An agent has no parameters to count, nor has a search before its first checkpoint.

@@ -13,10 +13,9 @@ from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.engine import Engine
 from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.leaderboard.policies import (
-    SUFFIX,
     Arrays,
     PublishedPolicy,
-    policies_folder,
+    policies_file,
     read_policies,
 )
 from esbench.publish.reproduce import RecordedCell
@@ -32,7 +31,10 @@ def has_policies(entries: Sequence[Entry], place: Path) -> list[Entry]:
     """The rows whose policies are published; UsageError if there is none."""
     found = [entry for entry in entries if entry.policies is not None]
     if not found:
-        raise UsageError(f"{place}: no row has published policies; expected one, or no --replay")
+        raise UsageError(
+            f"{place}: none of the chosen rows has published policies; without --replay, their "
+            "seeds are trained again"
+        )
     return found
 
 
@@ -57,11 +59,11 @@ def play_again(
 
 def _policies(cell: RecordedCell, leaderboard: Path) -> dict[int, Arrays]:
     assert cell.entry is not None
-    path = (policies_folder(leaderboard) / cell.entry.file_name).with_suffix(SUFFIX)
+    path = policies_file(cell.entry, leaderboard)
     policies = read_policies(cell.entry, path)
     for seed in cell.chosen:
         if seed not in policies:
-            raise UsageError(f"{path} lacks seed {seed}; expected a seed among {[*policies]}")
+            raise UsageError(f"{path} lacks seed {seed}; expected one of {sorted(policies)}")
         arrays, run = policies[seed], cell.entry.runs[cell.entry.seeds.index(seed)]
         if float_digest(arrays["returns"], arrays["lengths"]) != run.episodes_digest:
             raise UsageError(f"{path}: the episodes of seed {seed} are not those of the row")

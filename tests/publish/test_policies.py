@@ -15,6 +15,7 @@ from esbench import export, load_policy
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import episode
+from esbench.publish import replay as module
 from esbench.publish.leaderboard import policies as policies_of_rows
 from esbench.publish.leaderboard.entries import as_file, read_entry
 from esbench.publish.leaderboard.policies import find_policy, policies_folder, read_policies
@@ -164,16 +165,35 @@ def test_the_command_plays_the_policies_of_a_file_a_sample_or_all(
     assert esbench("verify", "--replay", "--trust", str(path))[0] == 2
 
 
-def test_a_policy_that_scores_another_return_is_different(board: Path) -> None:
+@pytest.mark.parametrize(
+    ("level", "numpy", "outcome"),
+    [
+        (0.05, None, RerunOutcome.DIFFERENT),
+        (0.05, "1.0", RerunOutcome.NO_DIFFERENCE),
+        (0.95, "1.0", RerunOutcome.DIFFERENT),
+    ],
+    ids=["here", "other versions", "other versions, significant"],
+)
+def test_another_return_is_different_or_is_tested_where_versions_differ(
+    board: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    level: float,
+    numpy: str | None,
+    outcome: RerunOutcome,
+) -> None:
+    monkeypatch.setattr(module, "LEVEL", level)
     (path,) = board.glob("*.json")
     (policies,) = policies_folder(board).iterdir()
     arrays = load_file(policies)
     arrays["2.parameters"] = -arrays["2.parameters"]
     save_file(arrays, policies)
-    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
-    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    entry, digest = read_entry(path), hashlib.sha256(policies.read_bytes()).hexdigest()
+    versions = entry.origins[0].versions | ({"numpy": numpy} if numpy else {})
+    origin = entry.origins[0].model_copy(update={"versions": versions})
+    changed = {"policies": digest, "origins": (origin, *entry.origins[1:])}
+    path.write_bytes(as_file(entry.model_copy(update=changed)))
     (found,) = replayed(board)
-    assert found.outcome is RerunOutcome.DIFFERENT
+    assert found.outcome is outcome
     assert [rerun.seed for rerun in found.reruns if rerun.parts_at is not None] == [2]
 
 
@@ -190,11 +210,18 @@ def test_a_row_is_a_policy_to_load_render_and_export(
         rewards = sum(reward for reward, _ in episode(policy, env, first, row, {}))
         assert rewards == find_policy(row, 2).arrays["returns"][0]
         assert policy.generation == entry.runs[2].generations
+    default: Any = load_policy(name)
+    assert np.array_equal(default.parameters, find_policy(name, 0).arrays["parameters"])
     assert export(name, trust=True)["environment"] == "doubles:Walk-v0"
     assert (tmp_path / "policy.pt2").exists()
     for wrong in (f"{name}#0", "doubles:Walk-v0/snes", "CartPole-v1/openai_es"):
         with pytest.raises(UsageError, match="is no row with published policies"):
             load_policy(wrong)
+    with pytest.raises(UsageError, match=f"did you mean {name!r}"):
+        load_policy("doubles:Walk-v0/opnai_es")
+    for command in (["eval", name], ["verify", "--replay", "out"]):
+        code, _, error = esbench(*command)
+        assert (code, error.count("\n"), "policies of" in error) == (2, 1, True)
     for options in ({"seed": 7}, {"generation": 3}, {"which": "best"}):
         with pytest.raises(UsageError, match="expected"):
             load_policy(name, trust=True, **options)

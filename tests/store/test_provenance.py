@@ -386,7 +386,7 @@ def test_a_commit_says_if_files_are_changed_or_new(tmp_path: Path) -> None:
     git("add", ".")
     git("commit", "-m", "first")
     ran = tmp_path / "ran"
-    git("config", "core.fsmonitor", f"touch {ran}; true")  # a command of whoever made the folder
+    git("config", "core.fsmonitor", f"touch {ran}; true")  # a command that came with the folder
     commit, date = commit_of(tmp_path, ["own"])
     assert not ran.exists()
     assert commit is not None

@@ -20,7 +20,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.files import read_bytes, safe_name
+from esbench.core.files import read_bytes
 from esbench.engine.engine import Engine
 from esbench.engine.setup import ReferenceBatch, Setup
 from esbench.experiment.evaluator import held_out_job, score
@@ -53,6 +53,11 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 def policies_folder(leaderboard: Path) -> Path:
     """The folder of policies beside that of a leaderboard."""
     return leaderboard.resolve().with_name("policies")
+
+
+def policies_file(entry: Entry, leaderboard: Path) -> Path:
+    """The file of the policies of a row."""
+    return (policies_folder(leaderboard) / entry.file_name).with_suffix(SUFFIX)
 
 
 def arrays_of(trainer: SearchTrainer) -> Arrays | None:
@@ -182,22 +187,18 @@ def find_policy(name: str, seed: int | None = None, leaderboard: Path | None = N
     if folder is None:
         raise UsageError(f"{name!r}: no published policies here; expected a checkout of esbench")
     row, _, variant = name.partition("#")
-    environment, _, label = row.rpartition("/")
-    found = [
-        entry
-        for path in sorted(folder.glob(f"{safe_name(environment)}-{safe_name(label)}-*.json"))
-        if (entry := read_entry(path)).policies is not None
-        and (entry.cell.environment, entry.cell.algorithm) == (environment, label)
-        and entry.variant.startswith(variant)
-    ]
+    stems = sorted(path.stem for path in policies_folder(folder).glob(f"*{SUFFIX}"))
+    rows: dict[str, list[Entry]] = {}
+    for entry in (read_entry(folder / f"{stem}.json") for stem in stems):
+        if entry.variant.startswith(variant):
+            rows.setdefault(f"{entry.cell.environment}/{entry.cell.algorithm}", []).append(entry)
+    found = rows.get(row, [])
     if len(found) != 1:
-        known = sorted(path.stem for path in policies_folder(folder).glob(f"*{SUFFIX}"))
         several = ", ".join(f"{row}#{entry.variant}" for entry in found)
-        near = f"expected one of {several}" if found else suggestion(row.replace("/", "-"), known)
+        near = f"expected one of {several}" if found else suggestion(row, rows)
         raise UsageError(f"{name!r} is no row with published policies; {near}")
-    (entry,) = found
-    policies = read_policies(entry, (policies_folder(folder) / entry.file_name).with_suffix(SUFFIX))
+    policies = read_policies(found[0], policies_file(found[0], folder))
     seed = min(policies) if seed is None else seed
     if seed not in policies:
-        raise UsageError(f"{name!r} has no seed {seed}; expected one of {[*policies]}")
-    return Published(entry, seed, policies[seed])
+        raise UsageError(f"{name!r} has no seed {seed}; expected one of {sorted(policies)}")
+    return Published(found[0], seed, policies[seed])

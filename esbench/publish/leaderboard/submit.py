@@ -34,11 +34,10 @@ from esbench.publish.leaderboard.entries import (
     why_unrepeatable,
 )
 from esbench.publish.leaderboard.policies import (
-    SUFFIX,
     Arrays,
     PublishedPolicy,
     arrays_of,
-    policies_folder,
+    policies_file,
     read_policies,
 )
 from esbench.publish.leaderboard.policies import as_file as policies_as_file
@@ -240,7 +239,7 @@ class _Plan:
 def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
     """What is written for an entry; UsageError as ``submit``."""
     path = out / entry.file_name
-    beside = (policies_folder(out) / entry.file_name).with_suffix(SUFFIX)
+    beside = policies_file(entry, out)
     known = read_entry(path) if path.exists() else None
     if known is not None:
         try:
