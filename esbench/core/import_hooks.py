@@ -1,11 +1,13 @@
-"""What ``import esbench`` adds to Python's imports: old module paths, and names in Gymnasium."""
+"""What esbench adds to Python's imports: old module paths, and what goes with other packages."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -36,36 +38,51 @@ class MovedModules(MetaPathFinder):
 
 
 @final
-class RegisterAfterGymnasium(MetaPathFinder):
-    """The first finder: registers the environments of esbench once Gymnasium is imported.
+class LoadedWithin(MetaPathFinder):
+    """The first finder: executes a module of another package within a context.
 
-    Gymnasium has no entry point for packages of environments, and importing it here would make
-    ``import esbench`` slow.
+    Importing such a package for this alone would make ``import esbench`` and every worker slow.
     """
+
+    def __init__(self, name: str, context: Callable[[], AbstractContextManager[None]]) -> None:
+        self._name = name
+        self._context = context
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's own specification, whose loader also registers the environments."""
-        if fullname != "gymnasium":
+        """The module's own specification, whose loader uses the context."""
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
         if spec and spec.loader:
             load = spec.loader.exec_module
 
-            def load_and_register(module: ModuleType) -> None:
-                load(module)
-                importlib.import_module(ENVIRONMENTS)
+            def load_within(module: ModuleType) -> None:
+                with self._context():
+                    load(module)
 
-            spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+            spec.loader.exec_module = load_within  # type: ignore[method-assign]
         return spec
 
 
+def load_within(name: str, context: Callable[[], AbstractContextManager[None]]) -> None:
+    """Execute a module in ``context()`` when it is imported; at once, empty, if it has been."""
+    if name in sys.modules:
+        with context():
+            return
+    sys.meta_path.insert(0, LoadedWithin(name, context))
+
+
+@contextlib.contextmanager
+def _registering() -> Iterator[None]:
+    # Gymnasium has no entry point for packages of environments.
+    yield
+    importlib.import_module(ENVIRONMENTS)
+
+
 def install() -> None:
-    """Add both to the imports of this process."""
+    """Add old module paths, and the environments of esbench in Gymnasium, to this process."""
     sys.meta_path.append(MovedModules())
-    if "gymnasium" in sys.modules:
-        importlib.import_module(ENVIRONMENTS)
-    else:
-        sys.meta_path.insert(0, RegisterAfterGymnasium())
+    load_within("gymnasium", _registering)

@@ -7,43 +7,68 @@ and writes it to a MUJOCO_LOG.TXT in the current folder.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias, final
 
 from esbench.core.errors import UsageError
+from esbench.core.import_hooks import load_within
 from esbench.core.process import ENVIRON, Jointly, interrupts_delayed
 
-
-def _import_mujoco() -> Any:
-    """Import mujoco; on a machine without a screen, without its windows.
-
-    The GLFW package starts a Python process for every library it finds. If that process is
-    interrupted, it prints a traceback.
-    """
-    chosen = os.environ.get("MUJOCO_GL")
-    screens = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
-    blind = sys.platform == "linux" and not any(map(os.environ.get, screens))
-    if blind:
-        os.environ["MUJOCO_GL"] = "disabled"
-    try:
-        return importlib.import_module("mujoco")
-    except Exception as error:  # a missing library can raise an AttributeError
-        advice = f"; MUJOCO_GL = {chosen!r}: unset it, or install its OpenGL" if chosen else ""
-        why = f"{type(error).__name__}: {error}"
-        raise UsageError(f"mujoco cannot be imported ({why}){advice}") from error
-    finally:
-        if blind:
-            del os.environ["MUJOCO_GL"]
-        if chosen is not None:
-            os.environ["MUJOCO_GL"] = chosen
+Handler: TypeAlias = Callable[[str], None] | None
 
 
-with ENVIRON, interrupts_delayed():  # mujoco takes Ctrl-C for a missing library
-    mujoco = _import_mujoco()
+@final
+class Handling:
+    """What happens to the messages of MuJoCo in this process, also before it is imported."""
+
+    def __init__(self) -> None:
+        self._handler: Handler = None
+
+    def use(self, handler: Handler) -> Handler:
+        """Set a handler and return the one before."""
+        if "mujoco" in sys.modules:
+            import mujoco  # waits for a thread that imports it
+
+            self._handler = mujoco.get_mju_user_warning()
+            mujoco.set_mju_user_warning(handler)
+        before, self._handler = self._handler, handler
+        return before
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """A block that imports mujoco; on a machine without a screen, without its windows.
+
+        The GLFW package starts a Python process for every library it finds. If that process is
+        interrupted, it prints a traceback.
+        """
+        with ENVIRON, interrupts_delayed():  # mujoco takes Ctrl-C for a missing library
+            chosen = os.environ.get("MUJOCO_GL")
+            screens = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
+            blind = sys.platform == "linux" and not any(map(os.environ.get, screens))
+            if blind:
+                os.environ["MUJOCO_GL"] = "disabled"
+            try:
+                yield
+            except Exception as error:  # a missing library can raise an AttributeError
+                advice = f"; MUJOCO_GL = {chosen!r}: unset it, or install its OpenGL"
+                why = f"{type(error).__name__}: {error}"
+                raise UsageError(
+                    f"mujoco cannot be imported ({why}){advice if chosen else ''}"
+                ) from error
+            finally:
+                if blind:
+                    del os.environ["MUJOCO_GL"]
+                if chosen is not None:
+                    os.environ["MUJOCO_GL"] = chosen
+        if self._handler is not None:
+            self.use(self._handler)
+
+
+HANDLING: Final = Handling()
+load_within("mujoco", HANDLING.loading)
 
 
 def log_once() -> None:
@@ -56,19 +81,18 @@ def log_once() -> None:
             seen.add(kind)
             print(f"MuJoCo: {message.strip()}", file=sys.stderr, flush=True)  # noqa: T201
 
-    mujoco.set_mju_user_warning(handle)
+    HANDLING.use(handle)
 
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda message: None)
+    before = HANDLING.use(lambda message: None)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=UserWarning, module="gymnasium")
             yield
     finally:
-        mujoco.set_mju_user_warning(before)
+        HANDLING.use(before)
 
 
 silenced: Final = Jointly(_without_warnings)

@@ -10,6 +10,7 @@ import pytest
 SCRIPT = """
 import os, sys
 import esbench.environments.simulator_log
+import mujoco
 print("glfw" in sys.modules, os.environ.get("MUJOCO_GL"))
 """
 
@@ -57,3 +58,24 @@ def test_the_package_glfw_is_imported_only_if_there_may_be_a_screen(
         {"PYTHONPATH": os.pathsep.join(sys.path), **variables}, "-W", "ignore", "-c", SCRIPT
     )
     assert (code, out.rstrip("\n")) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    "imports", ["import mujoco; log.log_once()", "log.log_once(); import mujoco"]
+)
+def test_messages_have_the_handler_of_a_worker_whenever_mujoco_is_imported(imports: str) -> None:
+    script = (
+        f"import esbench.environments.simulator_log as log, sys; {imports}\n"
+        "print(mujoco.get_mju_user_warning().__qualname__)\n"
+        "with log.silenced(): print(mujoco.get_mju_user_warning().__qualname__)"
+    )
+    code, out, _ = run_in({"PYTHONPATH": os.pathsep.join(sys.path)}, "-c", script)
+    assert (code, out.split()) == (
+        0,
+        ["log_once.<locals>.handle", "_without_warnings.<locals>.<lambda>"],
+    )
+
+
+def test_a_worker_imports_mujoco_only_with_an_environment_that_needs_it() -> None:
+    script = "import esbench.engine.worker, sys; print('mujoco' in sys.modules)"
+    assert run_in({"PYTHONPATH": os.pathsep.join(sys.path)}, "-c", script)[1] == "False\n"
