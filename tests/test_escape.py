@@ -273,7 +273,7 @@ COMMANDS = {
         "c.md": "markdown",
         "c.xml": "xml",
     },
-    "history checks --format markdown": {"": "markdown"},
+    "history checks --format markdown --html h.html": {"": "markdown", "h.html": "html"},
     "leaderboard board": {"": "text"},
     "leaderboard board --format markdown": {"": "markdown"},
     "leaderboard board --format csv": {"": "csv"},

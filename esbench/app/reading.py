@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from esbench.app.options import Statistic, Texts, Which, listed, public
+from esbench.core.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,33 +229,55 @@ def report(folder: str | Path, *, out: str | Path | None = None, title: str | No
 @final
 @dataclass(frozen=True)
 class History:
-    """The past checks of each cell, and the figures that show them."""
+    """The past checks of each cell, and the files that show them: figures, or one page."""
 
     cells: list[CellHistory]
     figures: list[Path]
 
 
 @public()
-def history(folders: Sequence[str | Path], *, out: str | Path | None = None) -> History:
+def history(
+    folders: Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    html: str | Path | None = None,
+    repository: str | None = None,
+) -> History:
     """Show scores, speeds and digests of past checks by commit, and mark where they changed.
 
     Args:
         folders: folders with files of 'esbench check --json'.
-        out: folder for the figures (default: DIR/figures).
+        out: folder for the figures (default: DIR/figures, or none with ``html``).
+        html: also write one HTML page with all cells, changes and commits to this file.
+        repository: with ``html``, web address of the repository, for links to its commits (default:
+            the origin of the checkout that the first folder is in, if it is on GitHub, GitLab,
+            Bitbucket, Codeberg, Gitea or Forgejo).
 
     Raises:
-        UsageError: no file is found, or one is not readable.
+        UsageError: no file is found, one is not readable, or an output cannot be written.
 
     Examples:
-        >>> esbench.history(["checks"]).cells  # doctest: +SKIP
+        >>> esbench.history(["checks"], html="history.html").cells  # doctest: +SKIP
     """
+    from esbench.core.git import commit_address
     from esbench.publish.figures.history_figure import draw_history
     from esbench.publish.history import history as past
+    from esbench.publish.html.history_page import SUFFIXES, write_history
+    from esbench.store.outputs import require_suffix
 
+    if repository is not None and html is None:
+        raise UsageError(f"--repository {repository}: expected together with --html")
+    if html is not None:
+        require_suffix(Path(html), *SUFFIXES)
     places = [Path(folder) for folder in folders]
+    address = commit_address(places[0], repository) if html is not None and places else ""
     found = past(places)
-    place = places[0] / "figures" if out is None else Path(out)
-    return History(found, draw_history(found, place))
+    files = []
+    if html is None or out is not None:
+        files = draw_history(found, places[0] / "figures" if out is None else Path(out))
+    if html is not None:
+        files.append(write_history(found, Path(html), address))
+    return History(found, files)
 
 
 @public()

@@ -104,6 +104,7 @@ def _verify(values: Options) -> None:
     reading.history,
     "esbench history checks",
     "esbench history checks --out plots --format markdown",
+    "esbench history checks --html history.html",
 )
 def _history(
     values: Options,

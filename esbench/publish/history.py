@@ -15,7 +15,7 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError
-from esbench.core.escape import markdown
+from esbench.core.escape import markdown, one_line
 from esbench.core.files import read_json
 from esbench.core.json_text import as_text
 from esbench.core.units import NONE, format_number, format_steps
@@ -30,6 +30,7 @@ from esbench.store.origin import COMMIT, changes, origin_of
 CHECK_FORMAT: Final = 1  # of the files of ``esbench check --json``
 EXPECTED: Final = "expected files of 'esbench check --json' by this version, and no other JSON"
 SHORT: Final = 8  # characters of a commit
+PROCESSOR: Final = "Processor"
 Digests: TypeAlias = Literal["first", "same", "changed", "not comparable", "unknown"]
 
 
@@ -82,19 +83,23 @@ class PastCheck:
 
     Attributes:
         commit: the start of its name, with "+" if files had changed; empty outside of a checkout.
+        revision: its whole name, without "+".
+        processor: the type of processor that trained; several are joined. Empty if unknown.
         date: of the commit, or of the check without one; year, month and day.
         scores: of the seeds; empty if the cell was not measured.
         score, low, high: their interquartile mean with its 95 % bootstrap interval.
         speed: the median over seeds of training steps per second of CPU time.
         digests: compared with the check before that was measured, of the seeds that both have.
         score_level, speed_level: of the checks without a change around this one: interquartile mean
-            of all their scores, and median of their speeds.
+            of all their scores, and median of their speeds on equal processors.
         score_change: the level that begins here, less the one before; NaN if none begins.
         speed_change: the level that begins here as a share of the one before, less 1.
     """
 
     commit: str
+    revision: str
     date: str
+    processor: str
     verdict: str
     scores: Floats
     score: float
@@ -173,7 +178,9 @@ def _past_checks(own: Sequence[tuple[StoredCheck, CheckedCell]]) -> tuple[PastCh
         checks.append(
             PastCheck(
                 commit=(check.commit or "")[:SHORT].rstrip("+") + changed,
+                revision=(check.commit or "").rstrip("+"),
                 date=check.date.date().isoformat(),
+                processor=" and ".join(sorted(_processors(cell))),
                 verdict=cell.verdict,
                 scores=scores,
                 score=float(iqm(scores)) if scores.size else math.nan,
@@ -185,11 +192,28 @@ def _past_checks(own: Sequence[tuple[StoredCheck, CheckedCell]]) -> tuple[PastCh
         )
         before = cell if scores.size else before
     measured = {place: checks[place].scores for place in _measurements(checks)}
-    checks = _with_levels(checks, "score", measured, iqm, lambda now, before: now - before)
-    timed = {n: np.array([c.speed]) for n, c in enumerate(checks) if not math.isnan(c.speed)}
-    return tuple(
-        _with_levels(checks, "speed", timed, np.median, lambda now, before: now / before - 1)
-    )
+    every = range(len(checks))
+    checks = _with_levels(checks, "score", every, measured, iqm, lambda now, before: now - before)
+    for own_places in by_processor(checks).values():
+        timed = {n: np.array([checks[n].speed]) for n in own_places}
+        checks = _with_levels(
+            checks, "speed", own_places, timed, np.median, lambda now, before: now / before - 1
+        )
+    return tuple(checks)
+
+
+def _processors(cell: CheckedCell) -> set[str]:
+    found = (origin_of(each).hardware.get("cpu") for each in cell.origins)
+    return {one_line(str(cpu)) for cpu in found if cpu}
+
+
+def by_processor(checks: Sequence[PastCheck]) -> dict[str, list[int]]:
+    """The places of the checks with a speed, by the type of processor."""
+    found: dict[str, list[int]] = {}
+    for place, check in enumerate(checks):
+        if not math.isnan(check.speed):
+            found.setdefault(check.processor, []).append(place)
+    return found
 
 
 def _compared(before: CheckedCell | None, cell: CheckedCell) -> Digests:
@@ -231,11 +255,12 @@ def _measurements(checks: Sequence[PastCheck]) -> list[int]:
 def _with_levels(
     checks: Sequence[PastCheck],
     name: Literal["score", "speed"],
+    own_places: Sequence[int],
     samples: Mapping[int, Floats],
     average: Callable[[Floats], Any],
     change: Callable[[float, float], float],
 ) -> list[PastCheck]:
-    """The checks with the levels of their scores or speeds, and the changes between these.
+    """The checks, those at ``own_places`` with the levels of their scores or speeds, and changes.
 
     ``samples`` are by the places of their checks, and a level lasts until the next one begins.
     """
@@ -247,17 +272,20 @@ def _with_levels(
         if start:
             changed[first] = change(level, levels[first])
         levels[first:] = level
-    found: list[PastCheck] = []
-    for check, level, step in zip(checks, levels.tolist(), changed.tolist(), strict=True):
-        own: dict[str, Any] = {f"{name}_level": level, f"{name}_change": step}
-        found.append(replace(check, **own))
+    found = list(checks)
+    for place in own_places:
+        own: dict[str, Any] = {f"{name}_level": float(levels[place])}
+        own[f"{name}_change"] = float(changed[place])
+        found[place] = replace(checks[place], **own)
     return found
 
 
 def sheet(cell: CellHistory, *, terminal: bool = False) -> Sheet:
     """The checks of a cell as a table; that of a ``terminal`` has neither intervals nor seeds."""
     rows = [_texts(check) for check in cell.checks]
-    hidden = {INTERVAL, "Seeds"} if terminal else set()
+    hidden = {INTERVAL, "Seeds", PROCESSOR} if terminal else set()
+    if len(by_processor(cell.checks)) < 2:
+        hidden.add(PROCESSOR)
     header = [name for name in rows[0] if name not in hidden]
     return Sheet(header, [[row[name] for name in header] for row in rows], [])
 
@@ -271,6 +299,7 @@ def _texts(check: PastCheck) -> dict[str, str]:
         INTERVAL: NONE if math.isnan(check.low) else interval,
         "Seeds": str(check.scores.size),
         "Steps/s": NONE if math.isnan(check.speed) else format_steps(check.speed),
+        PROCESSOR: check.processor or NONE,
         "Digests": NONE if check.digests == "unknown" else check.digests,
         "Verdict": check.verdict,
         "Change": change_text(check),
@@ -299,9 +328,10 @@ Score: interquartile mean over seeds, of tails or areas where a baseline declare
 seeds. Digests: compared with the check before.
 Change: a new level begins, by binary segmentation with permutation tests of ranks. A series \
 without a change has a mark in at most {100 * CHANGE_LEVEL:g} % of cases, separately for scores \
-and speeds. Of scores, the column shows the difference between the new and the old level; of \
-speeds, the difference in percent. A check that repeats the digests and scores of an earlier one \
-is no new measurement of the score.
+and the speeds of each type of processor, which are compared with its own only. Of scores, the \
+column shows the difference between the new and the old level; of speeds, the difference in \
+percent. A check that repeats the digests and scores of an earlier one is no new measurement of \
+the score.
 """.splitlines()
 )
 

@@ -9,10 +9,9 @@ import platform
 import re
 import shlex
 import site
-import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -23,6 +22,7 @@ from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import EsbenchError
 from esbench.core.escape import printable, without_passwords
+from esbench.core.git import commit_of
 from esbench.core.json_text import Json
 from esbench.core.processor import arithmetic, cpu_info
 from esbench.core.registry import DISTRIBUTION, Registry
@@ -109,28 +109,6 @@ def _git_commit() -> str | None:
     """The commit of the checkout that esbench runs from, as ``commit_of``."""
     folder = _ITSELF.parent
     return commit_of(folder, ("esbench", "envs"))[0] if (folder / ".git").exists() else None
-
-
-def commit_of(folder: Path, own: Sequence[str] = ()) -> tuple[str | None, str | None]:
-    """The commit of the checkout that a folder is in, and its date.
-
-    The commit ends with "+" if files have changed, or files are new in the folders ``own``.
-    """
-    try:
-        commit, date = _git(folder, "show", "-s", "--format=%H %cI", "HEAD").split()
-        changed = _git(folder, "status", "--porcelain", "-uno")
-        new = own and _git(folder, "ls-files", "--others", "--exclude-standard", "--", *own)
-        return commit + ("+" if changed or new else ""), date
-    except (OSError, subprocess.SubprocessError, ValueError):
-        return None, None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    # A folder of somebody else may name a program that watches its files.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=10
-    ).stdout.strip()
 
 
 def user_code(spec: TrialSpec) -> dict[str, str]:

@@ -10,36 +10,12 @@ import numpy as np
 import pytest
 from command_line import Run
 from fake_trials import edit, write_scores
+from past_checks import GOOD, ORIGIN, write_check, write_levels
 
+from esbench.core.git import commit_address
 from esbench.publish.figures.history_figure import history_drawing
 from esbench.publish.figures.style import style
-from esbench.publish.history import CellHistory, history
-
-GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
-ORIGIN = {"versions": {"numpy": "2.0"}, "hardware": {"cpu": "A"}}
-
-
-def write_check(folder: Path, number: int, scores: list[float], **more: Any) -> None:
-    """Write the file of a check of the commit of a day of 2026, by default with new digests."""
-    file: dict[str, Any] = {key: more.pop(key) for key in ("commit", "created") if key in more}
-    date = f"2026-{1 + number // 28:02}-{1 + number % 28:02}T12:00:00+00:00"
-    cell = {
-        "environment": "CartPole-v1",
-        "algorithm": "openai_es",
-        "policy": "default",
-        "episode_statistic": "mean",
-        "verdict": "no worse",
-        "seeds": list(range(len(scores))),
-        "scores": scores,
-        "speeds": [1000.0] * len(scores),
-        "last_digests": [f"{number}-{seed}" for seed in range(len(scores))],
-        "origins": [ORIGIN],
-        **more,
-    }
-    check = {"format": 1, "commit": f"{number:040x}", "commit_date": date, "created": date, **file}
-    folder.mkdir(exist_ok=True)
-    name = f"{100 - number}-{len(list(folder.iterdir()))}.json"  # the order is not that of names
-    (folder / name).write_text(json.dumps({**check, "cells": [cell]}))
+from esbench.publish.history import CellHistory, as_markdown, history
 
 
 def only(folder: Path) -> CellHistory:
@@ -129,18 +105,6 @@ def test_digests_are_compared_with_the_last_measured_check(tmp_path: Path) -> No
     assert [check.digests for check in snes.checks] == ["first", "changed", "not comparable"]
 
 
-def write_levels(folder: Path, levels: list[float], repeated: int = 1) -> None:
-    """Write checks with scores around levels; each is checked as often as ``repeated``."""
-    rng = np.random.default_rng(1)
-    number = 0
-    for level in levels:
-        scores = (level + rng.standard_normal(8)).tolist()
-        digests = [f"{number}-{seed}" for seed in range(8)]
-        for _ in range(repeated):
-            write_check(folder, number, scores, last_digests=digests)
-            number += 1
-
-
 def test_the_same_bits_again_are_no_new_measurement(tmp_path: Path) -> None:
     write_levels(tmp_path / "repeated", [0.0, 0.0, 0.0], repeated=20)
     repeated = only(tmp_path / "repeated")
@@ -163,6 +127,68 @@ def test_a_change_of_speed_is_marked(tmp_path: Path) -> None:
     assert places(cell, "speed_change") == [12]
     assert cell.checks[12].speed_change == pytest.approx(-0.3, abs=0.03)
     assert places(cell, "score_change") == []
+
+
+def test_speeds_are_compared_with_those_of_equal_processors(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(30):
+        cpu, level = ("A", 1000) if number % 2 else ("B", 400 if number < 16 else 800)
+        origins = [{**ORIGIN, "hardware": {"cpu": cpu}}]
+        speed = level * (1 + 0.01 * rng.standard_normal())
+        more = {"speeds": [speed] * 8, "last_digests": ["a"] * 8, "origins": origins}
+        write_check(tmp_path, number, GOOD, **more)
+    cell = only(tmp_path)
+    assert places(cell, "speed_change") == [16]
+    assert cell.checks[16].speed_change == pytest.approx(1.0, abs=0.05)
+    assert {round(check.speed_level, -2) for check in cell.checks[1::2]} == {1000}
+    with style():
+        _, below = history_drawing(cell).make().axes
+    legend = below.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["B", "A"]
+    assert " Processor |" in as_markdown([cell])
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://github.com/me/agents.git", "https://github.com/me/agents/commit/"),
+        ("https://me:secret@github.com/me/agents", "https://github.com/me/agents/commit/"),
+        ("git@github.com:me/agents.git", "https://github.com/me/agents/commit/"),
+        ("ssh://git@gitlab.lab.org:2222/a/b/c.git", "https://gitlab.lab.org/a/b/c/-/commit/"),
+        ("git@bitbucket.org:me/agents", "https://bitbucket.org/me/agents/commits/"),
+        ("git@server:me/agents.git", ""),
+        ("/srv/github/agents.git", ""),
+        ('https://github.com/me/agents"onclick=alert(1)', ""),
+    ],
+)
+def test_commits_are_links_where_the_host_is_known(
+    tmp_path: Path, remote: str, address: str
+) -> None:
+    git(tmp_path, "init", "-q")
+    assert commit_address(tmp_path) == ""
+    git(tmp_path, "remote", "add", "origin", remote)
+    assert commit_address(tmp_path) == address
+    (tmp_path / "checks").mkdir()
+    assert commit_address(tmp_path / "checks", "https://x.org/a/b/") == "https://x.org/a/b/commit/"
+
+
+@pytest.mark.parametrize("given", ["agents", "javascript:alert(1)", "https://x/a b"])
+def test_an_address_that_is_none_is_refused(esbench: Run, tmp_path: Path, given: str) -> None:
+    write_check(tmp_path / "good", 0, GOOD)
+    code, out, err = esbench("history", "good", "--html", "h.html", "--repository", given)
+    assert (code, out, given in err) == (2, "", True)
+    assert not Path("h.html").exists()
+
+
+def test_the_page_is_written_in_place_of_figures(esbench: Run, tmp_path: Path) -> None:
+    write_check(tmp_path / "good", 0, GOOD)
+    assert esbench("history", "good", "--html", "h.txt")[0] == 2
+    code, out, _ = esbench("history", "good", "--html", "pages/index.html")
+    assert (code, "pages/index.html" in out) == (0, True)
+    assert not Path("good/figures").exists()
+    page, _, _ = Path("pages/index.html").read_text(encoding="utf-8").partition("<script>")
+    assert "noopener" not in page
 
 
 def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from fake_entries import fake_suite
+from past_checks import write_check, write_levels
 from playwright.sync_api import Browser, Locator, Page
 from programs import chromium
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
+from esbench.publish.history import history
+from esbench.publish.html.history_page import write_history
 from esbench.publish.html.report import write_report
 from esbench.publish.leaderboard.table import as_page, leaderboard_rows
 
@@ -162,3 +165,42 @@ def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: 
         assert table.locator("tr[data-environment]:visible").count() == len(hopper)
         page.get_by_label("Environment").select_option("")
         assert table.locator("tr[data-environment]:visible").count() == len(entries)
+
+
+def test_a_point_of_the_history_is_a_link_to_its_commit(browser: Browser, tmp_path: Path) -> None:
+    write_levels(tmp_path / "checks", [0.0, 0.0, -4.0], repeated=2)
+    write_check(tmp_path / "checks", 2, [1.0, 2.0], algorithm="<img src=x onerror=alert(1)>")
+    found = history([tmp_path / "checks"])
+    file = write_history(found, tmp_path / "h.html", "https://github.com/me/agents/commit/")
+    address = f"https://github.com/me/agents/commit/{4:040x}"
+    with opened(browser, file, viewport={"width": 1280, "height": 900}) as page:
+        assert page.title() == "Checks of me/agents"
+        draw_all(page)
+        changes = page.locator("#changes tbody tr")
+        assert changes.count() == 1
+        links = [link.get_attribute("href") for link in changes.locator("a").all()]
+        assert links == [
+            address,
+            "#cell-2-4",
+            f"https://github.com/me/agents/compare/{3:040x}...{4:040x}",
+        ]
+        page.evaluate(
+            """addEventListener("click", (event) => {
+                const link = event.target.closest("a");
+                if (link) document.body.dataset.followed = link.href;
+                event.preventDefault();
+            })"""
+        )
+        plot = page.locator("#cell-2 .plot").first
+        plot.scroll_into_view_if_needed()
+        points = plot.locator(".scatterlayer .points path")
+        box = points.nth(4).bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.locator("#cell-2 .hovertext").wait_for()  # Plotly knows the point
+        page.mouse.down()
+        page.mouse.up()
+        page.locator(f"body[data-followed='{address}']").wait_for(timeout=10_000)
+        assert page.locator("#cell-2-4").is_hidden()
+        page.evaluate("location.hash = 'cell-2-4'")
+        page.locator("#cell-2-4").wait_for(state="visible")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from command_line import Run, finished
 
+from esbench.core.git import commit_of
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store import provenance as module
@@ -25,7 +26,6 @@ from esbench.store.provenance import (
     NOT_IN_TRAINING,
     PACKAGES,
     code_here,
-    commit_of,
     importable_code,
     provenance,
     user_code,

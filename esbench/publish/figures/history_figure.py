@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from esbench.core.files import safe_name
 from esbench.core.units import format_steps
 from esbench.publish.figures.drawing import Drawing, Size, add_legend
 from esbench.publish.figures.style import BLUE, GRAY, GREEN, NOTE, ORANGE, VERMILLION
-from esbench.publish.history import CellHistory, PastCheck, signed
+from esbench.publish.history import CellHistory, PastCheck, by_processor, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 HEIGHT: Final = 4.2  # inches, without the legend
 MOST_LABELS: Final = 24  # on the axis of commits
 COLORS: Final = {"regression": VERMILLION, "improvement": GREEN, "inconclusive": ORANGE}
+SPEEDS: Final[Any] = [
+    {"marker": "o", "color": GRAY},
+    {"marker": "^", "color": BLUE},
+    {"marker": "s", "color": GREEN},
+]
 CHANGE: Final[Any] = {"color": VERMILLION, "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 
 
@@ -51,12 +56,10 @@ def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> None:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     checks = cell.checks
     _draw_scores(above, checks)
-    _draw_levels(above, checks, "score", signed)
+    _draw_levels(above, checks, range(len(checks)), "score", signed)
     statistic = cell.episode_statistic
     above.set_ylabel("score" if statistic == "mean" else f"score ({statistic})")
-    speeds = np.array([check.speed for check in checks])
-    below.plot(np.arange(len(checks)), speeds, ".", color=GRAY, markersize=6, zorder=3)
-    _draw_levels(below, checks, "speed", "{:+.0%}".format)
+    _draw_speeds(below, checks)
     below.yaxis.set_major_formatter(lambda value, _: format_steps(value))
     below.set_ylabel("steps / s (CPU)")
     below.margins(y=0.15)
@@ -89,17 +92,33 @@ def _draw_scores(axes: Axes, checks: Sequence[PastCheck]) -> None:
             axes.plot(place, check.score, "o", label=_label(check), **look)
 
 
+def _draw_speeds(axes: Axes, checks: Sequence[PastCheck]) -> None:
+    """Speeds with levels for each type of processor, which are named if there are several."""
+    found = by_processor(checks)
+    for look, (processor, places) in zip(cycle(SPEEDS), found.items()):
+        speeds = [checks[place].speed for place in places]
+        axes.plot(places, speeds, **look, linestyle="", markersize=4, label=processor or "unknown")
+        _draw_levels(axes, checks, places, "speed", "{:+.0%}".format)
+    if len(found) > 1:
+        lines = [line for line in axes.get_lines() if line.get_marker() != "None"]
+        axes.legend(handles=lines, fontsize=7, loc="lower left")
+
+
 def _draw_levels(
-    axes: Axes, checks: Sequence[PastCheck], name: str, words: Callable[[float], str]
+    axes: Axes,
+    checks: Sequence[PastCheck],
+    places: Sequence[int],
+    name: str,
+    words: Callable[[float], str],
 ) -> None:
     """A horizontal line per level, and before each a dashed one with the change and the commit."""
-    levels = np.array([getattr(check, f"{name}_level") for check in checks])
-    changes = [getattr(check, f"{name}_change") for check in checks]
+    levels = np.array([getattr(checks[place], f"{name}_level") for place in places])
     starts = [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
     for start, end in pairwise(starts):
-        ends = (start - 0.4, end - 0.6)
+        ends = (places[start] - 0.4, places[end - 1] + 0.4)
         axes.plot(ends, [levels[start]] * 2, color="black", linewidth=1, zorder=4, label="level")
-    for place, (check, change) in enumerate(zip(checks, changes, strict=True)):
+    for place in places:
+        check, change = checks[place], getattr(checks[place], f"{name}_change")
         if not math.isnan(change):
             axes.axvline(place - 0.5, **CHANGE, label="change")
             late = place > len(checks) / 2

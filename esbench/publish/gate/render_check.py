@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from esbench.core.arrays import Floats
 from esbench.core.escape import printable
+from esbench.core.git import commit_of
 from esbench.core.json_text import Json, as_text
 from esbench.core.units import NONE, counted, format_number, format_percent, p_is
 from esbench.publish.gate.check import (
@@ -27,7 +28,7 @@ from esbench.results.cell import Cell
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.judgment import Judgment, Verdict
 from esbench.store.origin import Origin, differences_within, place_in
-from esbench.store.provenance import commit_of, now
+from esbench.store.provenance import now
 
 MARKS: Final = {
     Verdict.NO_WORSE: "✅",

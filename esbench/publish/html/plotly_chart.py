@@ -21,6 +21,7 @@ from esbench.publish.figures.chart import MARKERS, SHARES, Chart, Curve, fitting
 from esbench.publish.figures.style import COLORS, WINE, Style
 
 DIGITS: Final = 5  # significant digits of the numbers in the page
+MOST_TICKS: Final = 24  # with names
 DASHES: Final = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS: Final = {
     "o": "circle", "X": "x", "s": "square", "^": "triangle-up", "v": "triangle-down",
@@ -121,8 +122,9 @@ def _x_axis(chart: Chart) -> Json:
         axis["range"] = list(np.log10(chart.x_range) if chart.log_x else chart.x_range)
     if chart.ticks is not None:
         axis.setdefault("type", "linear")
-        names = list(map(plotly, chart.ticks.values()))
-        axis |= {"tickvals": list(chart.ticks), "ticktext": names}
+        shown = list(chart.ticks)[:: math.ceil(len(chart.ticks) / MOST_TICKS)]
+        names = [plotly(chart.ticks[value]) for value in shown]
+        axis |= {"tickvals": shown, "ticktext": names}
     elif chart.log_x:
         axis |= {"tickformat": "~s"} | _log_ticks([curve.x for curve in chart.curves])
     return axis
