@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Statistic: TypeAlias = Literal["mean", "tail", "area"]
 Which: TypeAlias = Literal["last", "best"]
+Pick: TypeAlias = Literal["median", "worst"]
 EngineName: TypeAlias = Literal["local", "ray"]
 GridLike: TypeAlias = str | Path | dict[str, Any] | None
 Texts: TypeAlias = str | Sequence[str]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from esbench.app.display import Display, PlainDisplay
-from esbench.app.options import Which, public
+from esbench.app.options import Pick, Which, public
 from esbench.core.errors import EsbenchError, UsageError, require_integer
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def load_policy(
     """The policy of a trial or of a row of the leaderboard, for use in any Gymnasium loop.
 
     Args:
-        path: the folder of the trial, or a row such as "HalfCheetah-v5/openai_es".
+        path: the folder of the trial, or a row such as "HalfCheetah-v5/openai_es"; "HalfCheetah-v5"
+            is its best row with policies.
         generation: the generation of a kept checkpoint; by default the latest.
         which: "last", or "best" for the largest smoothed return up to that generation.
         seed: training seed of a row (default: the first one).
@@ -68,9 +69,13 @@ def load_policy(
 def _row(name: str | Path, generation: int | None, which: Which, seed: int | None) -> Published:
     from esbench.publish.leaderboard.policies import find_policy
 
+    _require_final(name, generation, which)
+    return find_policy(str(name), seed)
+
+
+def _require_final(name: str | Path, generation: int | None, which: Which) -> None:
     if generation is not None or which != "last":
         raise UsageError(f"{name}: a row has its final policies only; expected a trial's folder")
-    return find_policy(str(name), seed)
 
 
 def _require_no_seed(seed: int | None) -> None:
@@ -172,12 +177,13 @@ def render(
     generation: int | None = None,
     which: Which = "last",
     seed: int | None = None,
+    pick: Pick | None = None,
     out: str | Path | None = None,
     max_steps: int = 1000,
     every: bool = False,
     trust: bool = False,
 ) -> list[Rendered]:
-    """Write a GIF or MP4 of a stored policy in one of its held-out episodes.
+    """Write a film of a stored policy in one of its held-out episodes.
 
     Args:
         trial: as ``export``.
@@ -185,8 +191,10 @@ def render(
         generation: as ``evaluate``.
         which: as ``evaluate``.
         seed: training seed of a row (default: the first one).
-        out: a .gif or .mp4 file (default: render.gif in the trial's folder, or in the current one
-            for a row); with ``every``, the file's name in each trial's folder.
+        pick: the held-out episode whose return is nearest to the median, or the lowest one; of a
+            row without a seed, among those of all seeds.
+        out: a .gif, .webp or .mp4 file (default: render.gif in the folder of the trial, or in the
+            current one for a row); with ``every``, the file's name in each trial's folder.
         max_steps: largest number of steps to show; the return is of the whole episode.
         every: write a file for every kept checkpoint of every trial in ``trial``, which may be a
             folder of trials.
@@ -202,7 +210,7 @@ def render(
         >>> film = esbench.render("out/CartPole-v1/snes/seed-0", out="film.mp4", max_steps=20)
     """
     found = renderings(
-        PlainDisplay(), trial, episode, generation, which, seed, out, max_steps, every, trust
+        PlainDisplay(), trial, episode, generation, which, seed, pick, out, max_steps, every, trust
     )
     return [each for _, each in found if not isinstance(each, EsbenchError)]
 
@@ -214,18 +222,23 @@ def renderings(
     generation: int | None,
     which: Which,
     seed: int | None,
+    pick: Pick | None,
     out: str | Path | None,
     max_steps: int,
     every: bool,
     trust: bool,
 ) -> Iterator[tuple[Path, Rendered | EsbenchError]]:
     """Yield the folder and the file of one checkpoint after another."""
-    from esbench.publish.leaderboard.policies import is_row_name
+    from esbench.publish.leaderboard.policies import find_episode, is_row_name
     from esbench.video.render_trial import outputs, render_policy, render_trial
 
     name = None if out is None else Path(out)
+    if pick is not None and episode:
+        raise UsageError(f"--pick {pick} cannot be combined with --episode {episode}")
     if is_row_name(str(trial)) and not every:
         row = _row(trial, generation, which, seed)
+        if pick is not None:
+            row, episode = find_episode(str(trial), pick, seed)
         file = name or Path("render.gif")
         with display.working(f"rendering {file}"):
             returns = row.arrays["returns"].tolist()
@@ -234,7 +247,7 @@ def renderings(
     _require_no_seed(seed)
     for folder, kept, file in outputs(Path(trial), name, every, generation):
         with display.working(f"rendering {file}"):
-            make = partial(render_trial, folder, file, episode, max_steps, kept, which)
+            make = partial(render_trial, folder, file, episode, max_steps, kept, which, pick)
             rendered = _attempted(make, every, folder, trust)
         yield folder, rendered
 

@@ -100,6 +100,7 @@ def _left_out(folder: Path, error: EsbenchError) -> int:
     playing.render,
     "esbench render results/runs/quick/CartPole-v1/openai_es/seed-0",
     "esbench render results/runs/quick --all --out render.mp4",
+    "esbench render CartPole-v1 --pick worst --out film.webp",
 )
 def _render(values: Options) -> None:
     from esbench.cli.console import Terminal

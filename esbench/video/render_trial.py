@@ -36,6 +36,7 @@ from esbench.experiment.stored_trainer import stored_trainer
 from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy, episode
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.integrations.library import ffmpeg_program
+from esbench.results.statistics.estimates import Pick, picked
 from esbench.store.find_trials import find_trials
 from esbench.store.outputs import write_bytes
 from esbench.store.trial_folder import TrialFolder, recorded_score
@@ -49,6 +50,7 @@ Writer: TypeAlias = Callable[[Iterable[Frame], float], bytes]
 
 X264_CRF: Final = "20"  # 18 is visually lossless, 28 is coarse
 GIF_FPS: Final = 30.0  # at most: a GIF stores complete frames, so its size grows with their number
+WEBP_QUALITY: Final = 40  # of 100
 
 
 @final
@@ -76,6 +78,24 @@ class Rendered:
         return self.recorded is not None and self.recorded != self.total
 
 
+@final
+@dataclass(frozen=True)
+class FilmLimits:
+    """The most a film has: seconds, frames per second, and pixels along an edge of a frame."""
+
+    seconds: float = math.inf
+    fps: float = math.inf
+    side: int | None = None
+
+    def fitted(self, frame: Frame) -> Frame:
+        """A frame that is not too large."""
+        if self.side is None:
+            return frame
+        image = Image.fromarray(frame)
+        image.thumbnail((self.side, self.side))
+        return np.asarray(image)
+
+
 def render_trial(
     path: Path,
     out: Path,
@@ -83,11 +103,12 @@ def render_trial(
     max_steps: int = 1000,
     generation: int | None = None,
     which: Which = "last",
+    pick: Pick | None = None,
 ) -> Rendered:
-    """Write a film of the first ``max_steps`` of a held-out episode of a trial, a GIF or an MP4.
+    """Write a film of the first ``max_steps`` of a held-out episode of a trial.
 
     The policy is the last or the best one of the kept checkpoint of a generation, by default of the
-    latest checkpoint.
+    latest checkpoint. ``pick`` replaces ``episode`` by that with the median or the lowest return.
 
     Raises:
         UsageError: The trial has no such checkpoint or episode, the environment cannot be rendered,
@@ -99,6 +120,10 @@ def render_trial(
     with WorkerPool(1) as pool, stored_trainer(folder, pool, generation) as trainer:
         policy, reached = trainer.policy(which), trainer.generation_of(which)
     returns = recorded_score(folder, reached, best=which == "best").get("returns", [])
+    if pick is not None:
+        if not returns:
+            raise UsageError(f"{path}: no recorded returns to pick from; expected --episode N")
+        episode = picked(returns, pick)
     return render_policy(policy, returns, out, episode, max_steps)
 
 
@@ -108,8 +133,10 @@ def render_policy(
     out: Path,
     episode: int = 0,
     max_steps: int = 1000,
+    limits: FilmLimits | None = None,
 ) -> Rendered:
     """As ``render_trial``, of a policy with the recorded ``returns`` of its held-out episodes."""
+    limits = limits or FilmLimits()
     write, most_fps = video_format(out)
     if max_steps < 1:
         raise UsageError(f"max-steps = {max_steps}: expected at least 1")
@@ -120,9 +147,11 @@ def render_policy(
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
         fps = float(env.metadata.get("render_fps") or 30)
         fps = fps if 0 < fps < math.inf else 30.0
-        stride = max(1, math.ceil(fps / most_fps))
-        film = _Film(env, policy, seeds[episode], stride, max_steps)
-        write_bytes(out, write(film.frames(), fps / stride))
+        stride = max(1, math.ceil(fps / min(most_fps, limits.fps)))
+        most = math.floor(min(limits.seconds * fps, max_steps))
+        film = _Film(env, policy, seeds[episode], stride, most)
+        frames = (limits.fitted(frame) for frame in film.frames())
+        write_bytes(out, write(frames, fps / stride))
     return Rendered(
         path=out,
         environment=policy.environment.id,
@@ -258,6 +287,23 @@ def as_gif(frames: Iterable[Frame], fps: float) -> bytes:
     return file.getvalue()
 
 
+def as_webp(frames: Iterable[Frame], fps: float) -> bytes:
+    """A looping WebP, which browsers and GitHub show as an image: half the size of a GIF."""
+    first, *others = map(Image.fromarray, frames)
+    file = io.BytesIO()
+    first.save(
+        file,
+        "webp",
+        save_all=True,
+        append_images=others,
+        duration=round(1000 / fps),
+        loop=0,
+        quality=WEBP_QUALITY,
+        minimize_size=True,
+    )
+    return file.getvalue()
+
+
 def as_mp4(frames: Iterable[Frame], fps: float) -> bytes:
     """An H.264 video in a format that browsers play; a UsageError if ffmpeg is missing or fails."""
     program = ffmpeg_program()
@@ -292,6 +338,7 @@ def _even(frame: Frame) -> Frame:
 
 FORMATS: Final[dict[str, tuple[Writer, float]]] = {
     ".gif": (as_gif, GIF_FPS),
+    ".webp": (as_webp, GIF_FPS),
     ".mp4": (as_mp4, math.inf),
 }
 
@@ -299,7 +346,7 @@ FORMATS: Final[dict[str, tuple[Writer, float]]] = {
 def video_format(path: Path) -> tuple[Writer, float]:
     """What writes a file with this suffix, and its most frames per second; else a UsageError."""
     if (found := FORMATS.get(path.suffix.lower())) is None:
-        raise UsageError(f"--out {path}: expected a file ending in .gif or .mp4")
+        raise UsageError(f"--out {path}: expected a file ending in .gif, .webp or .mp4")
     return found
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 from programs import require
 from watchers import run
 
+from esbench import render
 from esbench.core.errors import UsageError
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.units import format_number
@@ -149,6 +150,11 @@ def test_the_film_has_every_other_frame_and_may_be_cut(make_trial: Make, pool: W
         assert [round(picture.mean() / 20) for picture in pictures(film.path)] == shown
     with pytest.raises(UsageError, match="episode = 4"):
         render_trial(folder, folder / "render.gif", episode=4)
+    returns = trial.folder.result()["returns"]
+    assert render_trial(folder, folder / "a.webp", pick="worst").total == min(returns)
+    assert len(pictures(folder / "a.webp")) == 7
+    with pytest.raises(UsageError, match="--pick median cannot be combined with --episode 1"):
+        render(folder, pick="median", episode=1, trust=True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
@@ -31,6 +31,8 @@ from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.normalization import Normalizer
 from esbench.publish.leaderboard.entries import Entry, read_entry
+from esbench.publish.leaderboard.table import leaderboard_rows
+from esbench.results.statistics.estimates import Pick, picked
 
 MOST_PARAMS: Final = 50_000  # of a published policy: 200 kB per seed
 SUFFIX: Final = ".safetensors"
@@ -39,7 +41,7 @@ TYPES: Final = {
     "parameters": np.dtype(np.float32),
     **dict.fromkeys(("mean", "scale", "returns", "lengths"), np.dtype(np.float64)),
 }
-_ROW: Final = re.compile(r"(?:[\w:.-]+/)?[\w:.-]+-v\d+/[^/]+")
+_ROW: Final = re.compile(r"(?:[\w:.-]+/)?[\w:.-]+-v\d+/[^/]+|(?:esbench/)?[\w:.-]+-v\d+")
 PLACES: Final = [
     place / "results" / "leaderboard" for place in (Path(), Path(__file__).resolve().parents[3])
 ]
@@ -170,18 +172,47 @@ class Published:
 
 
 def is_row_name(text: str) -> bool:
-    """Whether a text that is no path may name a row: "ENVIRONMENT/ALGORITHM"."""
+    """Whether a text that is no path may name a row: "ENVIRONMENT/ALGORITHM" or "ENVIRONMENT"."""
     return bool(_ROW.fullmatch(text)) and not Path(text).exists()
 
 
 def find_policy(name: str, seed: int | None = None, leaderboard: Path | None = None) -> Published:
-    """The published policy of a seed, by default the first one, of the row "ENVIRONMENT/ALGORITHM".
+    """The published policy of a seed of a row, by default the first one; as ``find_policies``.
+
+    UsageError as there, and if the row does not have the seed.
+    """
+    entry, policies = find_policies(name, leaderboard)
+    seed = min(policies) if seed is None else seed
+    if seed not in policies:
+        raise UsageError(f"{name!r} has no seed {seed}; expected one of {sorted(policies)}")
+    return Published(entry, seed, policies[seed])
+
+
+def find_episode(
+    name: str, pick: Pick, seed: int | None = None, leaderboard: Path | None = None
+) -> tuple[Published, int]:
+    """The policy and the number of the picked held-out episode of a row, or of one of its seeds.
+
+    UsageError as ``find_policy``.
+    """
+    entry, policies = find_policies(name, leaderboard)
+    if seed is not None:
+        policies = {seed: find_policy(name, seed, leaderboard).arrays}
+    places = [(own, n) for own in sorted(policies) for n in range(len(policies[own]["returns"]))]
+    returns = np.concatenate([policies[own]["returns"] for own in sorted(policies)])
+    seed, episode = places[picked(returns, pick)]
+    return Published(entry, seed, policies[seed]), episode
+
+
+def find_policies(name: str, leaderboard: Path | None = None) -> tuple[Entry, dict[int, Arrays]]:
+    """The published policies of a row, "ENVIRONMENT/ALGORITHM", by seed.
 
     The name of one of several such rows ends with "#" and the start of the hash of its settings.
-    Without a ``leaderboard``, that of the current folder or of the checkout of esbench is searched.
+    "ENVIRONMENT" is its best row of a search with policies. Without a ``leaderboard``, that of the
+    current folder or of the checkout of esbench is searched.
 
     Raises:
-        UsageError: there is no such row, there are several, or it has no policies or not the seed.
+        UsageError: there is no such row, there are several, or it has no policies.
     """
     folder = leaderboard or next(filter(Path.is_dir, PLACES), None)
     if folder is None:
@@ -192,13 +223,18 @@ def find_policy(name: str, seed: int | None = None, leaderboard: Path | None = N
     for entry in (read_entry(folder / f"{stem}.json") for stem in stems):
         if entry.variant.startswith(variant):
             rows.setdefault(f"{entry.cell.environment}/{entry.cell.algorithm}", []).append(entry)
+            rows.setdefault(entry.cell.environment, []).append(entry)
     found = rows.get(row, [])
+    if found and row == found[0].cell.environment:
+        found = best_of(found)
     if len(found) != 1:
         several = ", ".join(f"{row}#{entry.variant}" for entry in found)
         near = f"expected one of {several}" if found else suggestion(row, rows)
         raise UsageError(f"{name!r} is no row with published policies; {near}")
-    policies = read_policies(found[0], policies_file(found[0], folder))
-    seed = min(policies) if seed is None else seed
-    if seed not in policies:
-        raise UsageError(f"{name!r} has no seed {seed}; expected one of {sorted(policies)}")
-    return Published(found[0], seed, policies[seed])
+    return found[0], read_policies(found[0], policies_file(found[0], folder))
+
+
+def best_of(entries: Sequence[Entry]) -> list[Entry]:
+    """The best row with policies among those of searches in one environment, if there is one."""
+    searches = [each for each in entries if each.policies and each.spec["policy"] is not None]
+    return [row.entry for row in leaderboard_rows(searches)[:1]]

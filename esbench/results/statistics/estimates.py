@@ -37,6 +37,9 @@ EpisodeStatistic: TypeAlias = Literal["mean", "tail", "area"]
 The mean or the tail of held-out episodes, or the area under the learning curve of training.
 """
 
+Pick: TypeAlias = Literal["median", "worst"]
+"""An episode of many: the one whose return is nearest to the median, or the lowest one."""
+
 MIN_RUNS: Final = 3
 RESAMPLES: Final = 10_000
 TRIMMED: Final = 0.25
@@ -55,6 +58,13 @@ def iqm(values: npt.ArrayLike) -> Floats:
     end = len(array) - cut
     means = np.partition(array, (cut, end - 1), axis=0)[cut:end].mean(axis=0)
     return np.where(np.isnan(array).any(axis=0), np.nan, means)
+
+
+def picked(returns: npt.ArrayLike, pick: Pick) -> int:
+    """The index of an episode among the returns of one or more; the first of equal ones."""
+    known = np.asarray(returns, dtype=np.float64)
+    goal = np.median(known) if pick == "median" else np.min(known)
+    return int(np.argmin(np.abs(known - goal)))
 
 
 def tail_mean(returns: npt.ArrayLike) -> float:
