@@ -139,6 +139,7 @@ def plot(
     algorithms: Texts = (),
     size: str | tuple[float, float] | None = None,
     panels: Texts = (),
+    figures: Texts = (),
 ) -> Figure:
     """Draw learning curves, ranks, targets reached, score profiles and the scores of sweeps.
 
@@ -147,38 +148,43 @@ def plot(
         algorithms: algorithms to draw, such as openai_es,cma_es.
         size: size of each figure in inches; if it is higher than wide, panels are stacked.
         panels: panels of the learning curves, such as steps,rank (default: steps,time,rank).
+        figures: figures to draw, by the names of their files, such as CartPole-v1,ecdf.
 
     Returns:
         All figures below each other in one. It displays itself in a notebook, and pyplot neither
         shows nor keeps it. Save it with ``savefig``.
 
     Raises:
-        UsageError: no trial has two generations yet, an algorithm has no trial, or the size is too
-            small.
+        UsageError: no trial has two generations yet, an algorithm has no trial, there is no such
+            figure, or the size is too small.
 
     Examples:
         >>> esbench.plot("out").savefig("curves.pdf")
     """
     from esbench.publish.figures.write_figures import combined_figure
 
-    return combined_figure(Path(folder), *drawn(algorithms, size, panels))
+    return combined_figure(Path(folder), *drawn(algorithms, size, panels, figures))
 
 
 def drawn(
     algorithms: Texts,
     size: str | tuple[float, float] | None,
     panels: Texts,
-) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel]]:
-    """The algorithms, the size and the panels that the arguments of ``plot`` mean."""
+    figures: Texts,
+) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel], list[str]]:
+    """The algorithms, the size, the panels and the figures that the arguments of ``plot`` mean."""
     from esbench.publish.figures.drawing import parse_size
     from esbench.publish.figures.environment_charts import PANELS
     from esbench.publish.figures.write_figures import parse_panels
 
-    names = [name.strip() for text in listed(algorithms) for name in text.split(",")]
     if size is not None:
         size = parse_size(size if isinstance(size, str) else "x".join(map(str, size)))
     chosen = ",".join(listed(panels))
-    return names, size, parse_panels(chosen) if panels else PANELS
+    return _names(algorithms), size, parse_panels(chosen) if panels else PANELS, _names(figures)
+
+
+def _names(texts: Texts) -> list[str]:
+    return [name.strip() for text in listed(texts) for name in text.split(",")]
 
 
 @public()

@@ -168,10 +168,12 @@ def _plot(
     from esbench.publish.figures.write_figures import draw
 
     folder = values.pop("folder")
-    names, size, panels = reading.drawn(**values)
+    names, size, panels, figures = reading.drawn(**values)
     output = Output((format_,) if format_ else SUFFIXES, size)
-    for path in draw(folder, out, names, output, panels):
-        write(str(path))
+    for paths, caption in draw(folder, out, names, output, panels, figures):
+        write("\n".join(map(str, paths)))
+        if caption:
+            write(f"  caption: {caption}")
 
 
 @command(

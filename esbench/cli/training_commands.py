@@ -62,7 +62,7 @@ def _print_results(root: Path) -> None:
     show("")
     try:
         print_sheet(sheet(score_table(root), terminal=True))
-        show(*map(str, draw(root, None)))
+        show(*(str(path) for figure in draw(root) for path in figure.paths))
     except UsageError as error:  # a damaged trial, or no trial has two generations
         complain(str(error))
 

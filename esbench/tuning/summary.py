@@ -19,7 +19,7 @@ from esbench.core.units import counted, format_number
 from esbench.grids.expand import with_settings
 from esbench.grids.trial_spec import value_text
 from esbench.integrations.optuna_study import Configuration
-from esbench.publish.figures.drawing import Drawing, Size, add_legend
+from esbench.publish.figures.drawing import Drawing, Size, legend_lines
 from esbench.publish.figures.style import BLUE, GRAY, VERMILLION
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance import provenance
@@ -188,7 +188,7 @@ def draw_tuning(summary: Summary) -> list[Path]:
     return drawing.write(summary.study.folder, "scores")
 
 
-def _draw(summary: Summary, figure: FigureBase, size: Size) -> None:
+def _draw(summary: Summary, figure: FigureBase, size: Size) -> dict[str, Any]:
     names = summary.searched
     rows, columns = math.ceil(len(names) / COLUMNS), min(COLUMNS, len(names))
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
@@ -199,8 +199,8 @@ def _draw(summary: Summary, figure: FigureBase, size: Size) -> None:
         axes.set_visible(False)
     for axes in panels[::columns]:
         axes.set_ylabel("score (IQM over seeds)")
-    figure.suptitle(f"{summary.study.name}: score of each configuration", fontsize=10)
-    add_legend(figure, size, panels[0], "")
+    figure.suptitle(f"{summary.study.name}: score of each configuration")
+    return legend_lines(panels[0])
 
 
 def _lowest_shown(summary: Summary) -> float:

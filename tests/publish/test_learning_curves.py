@@ -16,7 +16,7 @@ from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.publish.figures.chart import charts_drawing
 from esbench.publish.figures.drawing import Drawing, Output, parse_size
 from esbench.publish.figures.environment_charts import Panel, learning_charts
-from esbench.publish.figures.style import STYLES, assign_styles, cell_styles
+from esbench.publish.figures.style import STYLES, assign_styles, cell_styles, style
 from esbench.publish.figures.write_figures import draw, drawings
 from esbench.results.sources import read_folder
 
@@ -63,7 +63,7 @@ def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
     write_learning(tmp_path, environments=["CartPole-v1", "Acrobot-v1"])
     for trial in make_trials(tmp_path, environments=["Pendulum-v1"]):
         write_trial(trial)  # without a generation: it has no figure
-    written = draw(tmp_path)
+    written = [path for figure in draw(tmp_path) for path in figure.paths]
     names = ["Acrobot-v1.png", "Acrobot-v1.svg", "CartPole-v1.png", "CartPole-v1.svg"]
     names += ["ecdf.png", "ecdf.svg", "profile.png", "profile.svg"]
     assert written == [tmp_path / "figures" / name for name in names]
@@ -93,8 +93,8 @@ def test_three_panels_with_their_labels_and_bands(tmp_path: Path) -> None:
     ]
     assert [len(axes.collections) for axes in figure.axes] == [1, 1, 1]
     assert figure.get_suptitle() == "CartPole-v1"
-    assert legend_texts(figure) == ["openai_es (3 seeds)"]
-    assert reading(figure) == "IQM over seeds, shaded: 95 % bootstrap interval"
+    assert legend_texts(figure) == ["openai_es"]
+    assert reading(figure).startswith("3 seeds; IQM over seeds, shaded: 95 % bootstrap interval")
 
 
 def test_lines_show_the_iqm_where_the_policies_were(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_unfinished_seeds_are_drawn_only_when_none_is_done(tmp_path: Path) -> No
     first, second, third = make_trials(tmp_path)
     write_trial(first, make_records([1, 2]))
     write_trial(second, make_records([1]))
-    assert legend_texts(draw_figure(tmp_path)) == ["openai_es (1 of 2 seeds, unfinished)"]
+    assert reading(draw_figure(tmp_path)).startswith("1 of 2 seeds, unfinished;")
     write_trial(third, make_records([1, 2, 3, 4]), 4.0)
     figure = draw_figure(tmp_path)
-    assert legend_texts(figure) == ["openai_es (1 of 3 seeds)"]
+    assert reading(figure).startswith("1 of 3 seeds;")
     assert figure.axes[0].lines[0].get_xdata()[-1] == 300
 
 
@@ -128,13 +128,13 @@ def test_without_evaluations_of_the_center_the_population_is_drawn_and_it_says_s
     for trial in make_trials(tmp_path, evaluation={"center": False}):
         write_trial(trial, records, 7.0)
     figure = draw_figure(tmp_path)
-    label = "mean return of the population\n(unperturbed policy not evaluated)"
-    assert figure.axes[0].get_ylabel() == label
+    label = "mean return of the population (unperturbed policy not evaluated)"
+    assert " ".join(figure.axes[0].get_ylabel().split()) == label
     assert figure.axes[0].lines[0].get_ydata()[-1] == 7
     assert "not evaluated" in figure.axes[2].texts[-1].get_text()
-    write_learning(tmp_path / "b", algorithms={"snes": {}})
+    write_learning(tmp_path / "b", seeds=4, algorithms={"snes": {}})
     figure = draw_figure(tmp_path)
-    assert legend_texts(figure) == ["openai_es† (3 seeds)", "snes (3 seeds)"]
+    assert legend_texts(figure) == ["openai_es† (3 seeds)", "snes (4 seeds)"]
     label = "return of the unperturbed policy\n(†: mean of training episodes)"
     assert figure.axes[0].get_ylabel() == label
     alone = drawings(tmp_path, panels=["rank"])["CartPole-v1"]
@@ -173,7 +173,7 @@ def test_scores_are_marked_by_name_and_a_reference_stands_in_for_solved(
     write_returns(tmp_path, [0.0, 400.0], seeds=[0])
     figure = draw_figure(tmp_path, Scores(**{"references": (PPO,), **scores}))
     for axes in figure.axes[:2]:
-        assert [line.get_ydata()[0] for line in axes.lines[1:]] == levels
+        assert [line.get_ydata()[0] for line in axes.lines[2:]] == levels
     assert [text.get_text() for text in figure.axes[1].texts] == names
 
 
@@ -201,12 +201,14 @@ def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -
 def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
     write_learning(tmp_path, algorithms={"mine": {"algorithm": "openai_es"}, "snes": {}})
     out, output = tmp_path / "out", Output(("svg", "pdf"), (3.5, 6.0))
-    svg, pdf = draw(tmp_path, out, ["snes"], output)[:2]
+    svg, pdf = draw(tmp_path, out, ["snes"], output)[0].paths
     assert (svg, pdf) == (out / "CartPole-v1.svg", out / "CartPole-v1.pdf")
     text, content = svg.read_text(), pdf.read_bytes()
     assert ("snes" in text, "mine" in text) == (True, False)
     assert 'width="252pt" height="432pt"' in text  # 72 points per inch
+    assert "<text" in text
     assert content.startswith(b"%PDF")
+    assert b"/Type3" not in content  # which venues reject
     assert b"/MediaBox [ 0 0 252 432 ]" in content
     draw(tmp_path, out, ["snes"], output)
     assert pdf.read_bytes() == content
@@ -233,10 +235,9 @@ def test_chosen_panels_fit_a_column_of_a_paper(
     figure.draw_without_rendering()
     tops = [axes.get_window_extent().y1 for axes in figure.axes]
     assert len({round(top) for top in tops}) == (len(panels) if size[1] > size[0] else 1)
-    titles = [*figure.texts, figure.legends[0].get_title()]
     x_labels, y_labels = ([getattr(a, f"{n}axis").label for a in figure.axes] for n in "xy")
     whole = figure.bbox
-    for text in (*titles, *x_labels, *y_labels):
+    for text in (*figure.texts, *x_labels, *y_labels):
         box = text.get_window_extent()
         assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
         assert whole.y0 <= box.y0 <= box.y1 <= whole.y1
@@ -244,13 +245,49 @@ def test_chosen_panels_fit_a_column_of_a_paper(
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+@pytest.mark.parametrize("algorithms", [["snes"], [*"abcd"], list(STYLES)[:9]])
+@pytest.mark.parametrize("size", [(3.3, 2.6), (5.0, 3.0), (7.0, 4.0)])
+def test_the_axes_take_most_of_the_height_of_a_figure_for_a_paper(
+    tmp_path: Path, size: tuple[float, float], algorithms: list[str]
+) -> None:
+    share = 0.5 if len(algorithms) <= 4 else 0.37
+    environments = ["CartPole-v1", "Acrobot-v1"]
+    names = {name: {"algorithm": "snes"} for name in algorithms}
+    write_learning(tmp_path, 1, algorithms=names, environments=environments)
+    found = drawings(tmp_path, panels=["steps"])
+    assert set(found) == {*environments, "ecdf", "profile"}
+    for drawing in found.values():
+        with style(size[0]):
+            (axes,) = drawing.make(size).axes
+        assert axes.get_window_extent().height >= share * axes.figure.bbox.height
+
+
+def test_a_filled_marker_is_the_final_score_at_the_end_of_training(tmp_path: Path) -> None:
+    for trial, score in zip(make_trials(tmp_path), (90.0, 100.0, 110.0), strict=True):
+        write_trial(trial, make_records(learning(6, 100.0, 0)), score)
+    for panel, total in zip(draw_figure(tmp_path).axes, (600, None, None), strict=True):
+        ends = [line for line in panel.lines if len(line.get_xdata()) == 1]
+        assert [line.get_ydata()[0] for line in ends] == (
+            [] if panel.get_xlabel() == "generation" else [100]
+        )
+        assert total is None or ends[0].get_xdata()[0] == total
+
+
+def test_only_figures_of_choice_are_drawn(tmp_path: Path) -> None:
+    write_learning(tmp_path, environments=["CartPole-v1", "Acrobot-v1"])
+    assert list(drawings(tmp_path, figures=["ecdf", "Acrobot-v1"])) == ["Acrobot-v1", "ecdf"]
+    with pytest.raises(UsageError, match="'ecd'.*'ecdf'"):
+        draw(tmp_path, figures=["ecd"])
+    assert not (tmp_path / "figures").exists()
+
+
 def test_nothing_is_written_if_one_figure_has_no_room(tmp_path: Path) -> None:
     write_learning(tmp_path, environments=["Acrobot-v1"])
     many = {f"a_long_name_{n}": {"algorithm": "snes"} for n in range(12)}
     write_learning(tmp_path, seeds=1, algorithms=many)
-    output = Output(("png",), (5.4, 2.6))
+    output = Output(("png",), (5.4, 2.4))
     assert drawings(tmp_path)["Acrobot-v1"].size(output.size)
-    with pytest.raises(UsageError, match=r"5\.4x2\.6: no room for 3 panels .* at least \d"):
+    with pytest.raises(UsageError, match=r"5\.4x2\.4: no room for 1 panel .* at least \d"):
         draw(tmp_path, output=output)
     assert not (tmp_path / "figures").exists()
 
@@ -267,7 +304,7 @@ def test_styles_do_not_depend_on_the_chosen_algorithms(tmp_path: Path) -> None:
                 str(line.get_marker()),
             )
             for line in axes.lines
-            if "seeds" in str(line.get_label())
+            if str(line.get_label()) in "abcd"
         }
 
     everything = styles()

@@ -157,7 +157,7 @@ def pages(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def two_figures(suite: Suite) -> dict[str, Drawing]:
     """The cheapest ones; the others have tests of their own."""
-    blank = Drawing(1.0, ["snes"], lambda figure, size: None)
+    blank = Drawing(1.0, ["snes"], lambda figure, size: {})
     return {"curves": blank, "best-seen": blank}
 
 

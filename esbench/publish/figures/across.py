@@ -55,14 +55,14 @@ def target_ecdf(group: Sequence[Cell], styles: Mapping[str, Style]) -> Chart | N
         runs = [run for cell_members in own for run, _ in cell_members]
         budgets = np.geomspace(first, max(first, *map(_spent, runs)), POINTS)
         note = "" if all(run.done for run in runs) else ", unfinished"
-        label = _label(name, len(own), len(environments), len(runs), note)
+        count = _count(len(own), len(environments), len(runs)) + note
         times = [[found for _, found in cell_members] for cell_members in own]
         none = np.full(POINTS, np.nan)
         share = share_reached(times, budgets)
-        curves.append(Curve(name, label, style, budgets, share, none, none))
+        curves.append(Curve(name, name, style, budgets, share, none, none, count))
     return Chart(
         title="Targets reached within a budget",
-        x_label="environment steps of training (log scale)",
+        x_label="environment steps (log scale)",
         y_label="share of targets reached",
         curves=curves,
         reading=f"{TARGETS} targets per environment, evenly spaced from the random policy's score "
@@ -91,10 +91,10 @@ def performance_profile(group: Sequence[Cell], styles: Mapping[str, Style]) -> C
     thresholds = _thresholds(np.concatenate([scores for _, scores in pairs]))
     curves = []
     for name, style, strata in _by_algorithm(pairs, styles):
-        label = _label(name, len(strata), len(environments), sum(map(len, strata)))
+        count = _count(len(strata), len(environments), sum(map(len, strata)))
         share = estimates.performance_profile(strata, thresholds)
         low, high = estimates.profile_interval(strata, thresholds)
-        curves.append(Curve(name, label, style, thresholds, share, low, high))
+        curves.append(Curve(name, name, style, thresholds, share, low, high, count))
     shaded = "; shaded: pointwise 95 % stratified bootstrap interval" * is_banded(curves)
     return Chart(
         title="Runs above a score",
@@ -122,9 +122,9 @@ def _by_algorithm(
     return [(name, styles[name], groups[name]) for name in sorted(groups)]
 
 
-def _label(name: str, environments: int, total: int, runs: int, note: str = "") -> str:
+def _count(environments: int, total: int, runs: int) -> str:
     some = f"{environments} of {counted(total, 'environment')}, " if environments < total else ""
-    return f"{name} ({some}{counted(runs, 'run')}{note})"
+    return f"{some}{counted(runs, 'run')}"
 
 
 def _spent(run: Run) -> float:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from esbench.core.arrays import Floats
 from esbench.core.units import counted, format_number, power_of_ten
-from esbench.publish.figures.drawing import Drawing, Size, add_legend, is_stacked
+from esbench.publish.figures.drawing import Drawing, Size, is_stacked, legend_lines
 from esbench.publish.figures.style import MARK, NOTE, Style
 from esbench.results.statistics.curves import Band
 
@@ -41,24 +41,35 @@ BAR_WIDTH: Final = 0.06  # inches
 @final
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The curve of one algorithm, whose ``label`` is its text in the legend.
+    """The curve of one algorithm.
 
     Arrays are [points]. ``y`` is NaN in a gap. ``low`` and ``high`` bound the pointwise 95 %
     interval, NaN without one.
+
+    Attributes:
+        title: its text in the legend, without the ``count`` of what it is made of.
+        end: the place of the final score, if there is one.
     """
 
     name: str
-    label: str
+    title: str
     style: Style
     x: Floats
     y: Floats
     low: Floats
     high: Floats
+    count: str = ""
+    end: tuple[float, float] | None = None
+
+    @property
+    def label(self) -> str:
+        """Its text in a legend, with the count."""
+        return f"{self.title} ({self.count})" if self.count else self.title
 
 
-def band_curve(name: str, label: str, style: Style, band: Band, unit: float = 1.0) -> Curve:
-    """The curve of a band; x is divided by ``unit``."""
-    return Curve(name, label, style, band.x / unit, band.iqm, band.low, band.high)
+def band_curve(name: str, title: str, style: Style, band: Band) -> Curve:
+    """The curve of a band."""
+    return Curve(name, title, style, band.x, band.iqm, band.low, band.high)
 
 
 @final
@@ -106,6 +117,21 @@ class Chart:
         return f"{self.title}: {counted(len(self.environments), 'environment') if many else names}"
 
     @property
+    def caption(self) -> str:
+        """How to read its curves, with what all of them are made of."""
+        return "; ".join(filter(None, [*self._shared_count, self.reading]))
+
+    @property
+    def labels(self) -> list[str]:
+        """The texts of its curves in the legend."""
+        return [curve.title if self._shared_count else curve.label for curve in self.curves]
+
+    @property
+    def _shared_count(self) -> list[str]:
+        counts = {curve.count for curve in self.curves}
+        return list(counts) if len(counts) == 1 else []
+
+    @property
     def values(self) -> Floats:
         """All values of y, with the ends of their intervals."""
         parts = [part for curve in self.curves for part in (curve.y, curve.low, curve.high)]
@@ -144,11 +170,11 @@ def charts_drawing(heading: str, charts: Sequence[Chart], height: float = HEIGHT
     The legend is that of the first one. Successive charts with equal labels share the vertical
     axis, and the last of them has the names of their levels.
     """
-    labels = [curve.label for curve in charts[0].curves]
-    return Drawing(height, labels, partial(_draw, heading, charts), len(charts))
+    first, draw = charts[0], partial(_draw, heading, charts)
+    return Drawing(height, first.labels, draw, len(charts), first.caption)
 
 
-def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size) -> None:
+def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size) -> dict[str, Any]:
     stacked = is_stacked(size)
     shape = (len(charts), 1) if stacked else (1, len(charts))
     panels = list(figure.subplots(*shape, squeeze=False).flat)
@@ -166,15 +192,16 @@ def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size)
                 axes.tick_params(labelleft=False)
             sharing.append(axes)
         _mark_levels(sharing, chart)
-    figure.suptitle(heading, fontsize=10)
-    add_legend(figure, size, panels[0], charts[0].reading)
+    figure.suptitle(heading)
+    return legend_lines(panels[0])
 
 
 def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
     if chart.ticks is None:
-        draw_curves(axes, chart.curves, min(OPACITY, 1 / max(1, len(chart.curves))))
+        opacity = min(OPACITY, 1 / max(1, len(chart.curves)))
+        draw_curves(axes, chart.curves, chart.labels, opacity)
     else:
-        _draw_bars(axes, chart.curves)
+        _draw_bars(axes, chart)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     axes.grid(visible=True)
@@ -196,34 +223,40 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
         axes.annotate(text, (0.5, 0.75), xycoords="axes fraction", ha="center", va="center")
 
 
-def draw_curves(axes: Axes, curves: Sequence[Curve], opacity: float) -> None:
-    """Draw curves and bands; each line has a few markers, shifted so that none coincide."""
-    for index, curve in enumerate(curves):
+def draw_curves(axes: Axes, curves: Sequence[Curve], labels: Sequence[str], opacity: float) -> None:
+    """Draw curves and bands; each line has a few markers, shifted so that none coincide.
+
+    A filled marker is the final score.
+    """
+    for index, (curve, label) in enumerate(zip(curves, labels, strict=True)):
         every = max(1, len(curve.x) // MARKERS)
         shown = (index * every // len(curves), every)
-        look = {**_look(curve), "markevery": shown, "markeredgewidth": 1.2, "zorder": 3}
+        look = {**_look(curve, label), "markevery": shown, "markeredgewidth": 1.2, "zorder": 3}
         axes.plot(curve.x, curve.y, **look)
         if is_banded([curve]):
             band = (curve.x, curve.low, curve.high)
             axes.fill_between(*band, color=curve.style.color, alpha=opacity, linewidth=0)
+        if curve.end is not None:
+            color, marker = curve.style.color, curve.style.marker
+            axes.plot(*curve.end, color=color, marker=marker, zorder=4, clip_on=False)
 
 
-def _look(curve: Curve) -> dict[str, Any]:
+def _look(curve: Curve, label: str) -> dict[str, Any]:
     style = curve.style
     look = {"color": style.color, "linestyle": style.line, "marker": style.marker}
-    return {**look, "markerfacecolor": "white", "label": curve.label}
+    return {**look, "markerfacecolor": "white", "label": label}
 
 
-def _draw_bars(axes: Axes, curves: Sequence[Curve]) -> None:
+def _draw_bars(axes: Axes, chart: Chart) -> None:
     """Draw curves with bars, beside each other so that all bars are seen."""
     from matplotlib.transforms import offset_copy
 
-    for number, curve in enumerate(curves):
-        shift = BAR_WIDTH * (number - (len(curves) - 1) / 2)
+    for number, (curve, label) in enumerate(zip(chart.curves, chart.labels, strict=True)):
+        shift = BAR_WIDTH * (number - (len(chart.curves) - 1) / 2)
         beside = offset_copy(axes.transData, axes.get_figure(root=True), x=shift)
         # Rounding can put the IQM of equal scores just outside of its interval.
         bars = np.maximum((curve.y - curve.low, curve.high - curve.y), 0.0)
-        look = {**_look(curve), "capsize": 3, "elinewidth": 1, "transform": beside}
+        look = {**_look(curve, label), "capsize": 3, "elinewidth": 1, "transform": beside}
         axes.errorbar(curve.x, curve.y, yerr=bars, **look)
         for values in (curve.y, curve.low, curve.high):  # matplotlib ignores shifted data
             axes.update_datalim(np.column_stack([curve.x, values]))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 from esbench.core.errors import UsageError
 from esbench.core.escape import printable
 from esbench.core.units import counted
-from esbench.publish.figures.style import FONT, style
+from esbench.publish.figures.style import COLUMN, FONT, style
 from esbench.store.outputs import write_bytes
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ METADATA: Final[dict[Suffix, Any]] = {
 }
 LEGEND_ROW: Final = 0.19
 ROOM: Final = (1.8, 1.5)  # least width and height of a panel with its labels [inches]
-LEGEND_WIDTH: Final = 95 / WIDTH  # characters per inch
-LEGEND_LINE: Final = 12  # characters that take as much room as the line beside a label
+LEGEND_WIDTH: Final = (14.4, 18.5)  # characters per inch, and those in a column of a page
+LEGEND_LINE: Final = 9  # characters that take as much room as the line beside a label
 
 
 @final
@@ -63,14 +63,16 @@ class Drawing:
     Attributes:
         height: in inches, without the legend.
         labels: of the legend.
-        draw: fills an empty figure of a size.
+        draw: fills an empty figure of a size, and returns the lines of the legend by their labels.
         panels: their number. They are below each other in a figure that is higher than wide.
+        caption: how to read it. A figure of a given size does not contain it.
     """
 
     height: float
     labels: Sequence[str]
-    draw: Callable[[FigureBase, Size], None]
+    draw: Callable[[FigureBase, Size], Mapping[str, Any]]
     panels: int = 1
+    caption: str = ""
 
     def size(self, wanted: Size | None = None) -> Size:
         """The size of the whole figure: the wanted one, or that of its content.
@@ -95,7 +97,8 @@ class Drawing:
     def _legend_height(self, width: float) -> float:
         if not self.labels:
             return 0.0
-        columns, line = _columns(self.labels, width), LEGEND_WIDTH * width - LEGEND_LINE
+        columns = _columns(self.labels, width)
+        line = LEGEND_WIDTH[width < COLUMN] * width - LEGEND_LINE
         if columns > 1:
             return LEGEND_ROW * -(-len(self.labels) // columns)
         return LEGEND_ROW * sum(max(1, math.ceil(len(label) / line)) for label in self.labels)
@@ -108,22 +111,22 @@ class Drawing:
         size = self.size(wanted)
         figure = Figure(figsize=size, layout="constrained")  # pyplot does not know it
         FigureCanvasAgg(figure)
-        self.fill(figure, size)
+        self.fill(figure, size, self.caption if wanted is None else "")
         wrap_texts(figure)
         return figure
 
-    def fill(self, figure: FigureBase, size: Size) -> None:
+    def fill(self, figure: FigureBase, size: Size, caption: str) -> None:
         """Draw into an empty figure of a size; characters without a glyph become escapes."""
         from matplotlib.text import Text
 
-        self.draw(figure, size)
+        _place_legend(figure, size, self.draw(figure, size), caption)
         for text in figure.findobj(Text):
             text.set_text("".join(map(_with_glyph, printable(text.get_text()))))
 
     def files(self, output: Output = DEFAULT_OUTPUT) -> dict[str, bytes]:
         """The bytes of its files by suffix; equal content gives equal bytes."""
         contents: dict[str, bytes] = {}
-        with style():
+        with style(self.size(output.size)[0]):
             figure = self.make(output.size)
             for suffix in output.suffixes:
                 buffer = io.BytesIO()
@@ -208,28 +211,29 @@ def _length(text: Text) -> float:
     return max(extent.width, extent.height)
 
 
-def add_legend(figure: FigureBase, size: Size, axes: Axes, title: str) -> None:
-    """Add the legend of the lines of ``axes`` below the figure, if there are any."""
+def legend_lines(axes: Axes) -> dict[str, Any]:
+    """The lines of ``axes`` that a legend shows, by their labels."""
     handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        place_legend(figure, size, dict(zip(labels, handles, strict=True)), title)
+    return dict(zip(labels, handles, strict=True))
 
 
-def place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], title: str) -> None:
-    """Add a legend of lines by their labels below the figure."""
-    figure.legend(
-        list(lines.values()),
-        list(lines),
-        loc="outside lower center",
-        ncols=_columns(list(lines), size[0]),
-        handlelength=4.0,  # in font sizes, for a whole period of each line
-        frameon=False,
-        title=title,
-        title_fontsize=8,
-    )
+def _place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], title: str) -> None:
+    """Add a legend of lines by their labels below the figure, if there are any."""
+    if lines:
+        figure.legend(
+            list(lines.values()),
+            list(lines),
+            loc="outside lower center",
+            ncols=_columns(list(lines), size[0]),
+            handlelength=2.8,  # in font sizes, for a whole period of each line
+            columnspacing=1.5,
+            frameon=False,
+            title=title,
+        )
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
     """The number of legend columns that fit the width of the figure [inches]."""
-    longest = max(map(len, labels))
-    return max(1, min(len(labels), round(LEGEND_WIDTH * width) // (longest + LEGEND_LINE)))
+    longest = max(map(len, labels)) + LEGEND_LINE
+    most = max(1, min(len(labels), round(LEGEND_WIDTH[width < COLUMN] * width) // longest))
+    return -(-len(labels) // -(-len(labels) // most))  # equally long ones

@@ -18,7 +18,7 @@ from esbench.publish.figures.chart import NOT_EVALUATED, Chart, Curve, band_curv
 from esbench.publish.figures.style import Style, assign_styles
 from esbench.publish.tables.score_table import value_order
 from esbench.results.cell import Cell, seed_scores
-from esbench.results.statistics.curves import generation_curve, learning_curve
+from esbench.results.statistics.curves import Band, generation_curve, learning_curve
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.store.trial_folder import TrialFolder
 
@@ -44,23 +44,30 @@ class _Drawn:
     """A cell with the trials that make its curves, and their rows by column."""
 
     cell: Cell
-    label: str
+    title: str
+    count: str
     style: Style
+    score: float | None
     trials: list[TrialFolder]
     runs: list[dict[str, Any]]
     shows_policy: bool
 
     def curve(self, total: str, unit: float = 1.0) -> Curve:
-        """Returns against a total."""
+        """Returns against a total, up to the final score."""
         column = "center_return" if self.shows_policy else "population_return_mean"
         totals, returns = ([run[name] for run in self.runs] for name in (total, column))
         band = learning_curve(totals, returns, after=self.cell.is_agent)
-        return band_curve(self.cell.name, self.label, self.style, band, unit)
+        curve = self._curve(band)
+        end = None if self.score is None else (self.spent(total) / unit, self.score)
+        return replace(curve, x=curve.x / unit, end=end)
 
     def ranks(self) -> Curve:
         """Ranks of the unperturbed policy against generations."""
         band = generation_curve([run["center_rank_fraction"] for run in self.runs])
-        return band_curve(self.cell.name, self.label, self.style, band)
+        return self._curve(band)
+
+    def _curve(self, band: Band) -> Curve:
+        return replace(band_curve(self.cell.name, self.title, self.style, band), count=self.count)
 
     def spent(self, total: str) -> float:
         """A total at the end of training, mean over seeds."""
@@ -81,7 +88,10 @@ def learning_charts(
     over seeds as in tables; a curve ends at the last policy that was evaluated in every seed.
     """
     some_policy = any(cell.evaluates_policy for cell in group)
-    found = [_drawn(cell, styles[cell.name], some_policy) for cell in group]
+    found = [
+        _drawn(cell, styles[cell.name], some_policy, float(iqm(scores)) if scores else None)
+        for cell, scores in zip(group, seed_scores(group), strict=True)
+    ]
     drawn = [each for each in found if each]
     if not drawn:
         return {}, {}
@@ -107,7 +117,7 @@ def learning_charts(
     return panels, {each.cell.name: each.trials for each in drawn}
 
 
-def _drawn(cell: Cell, style: Style, some_policy: bool) -> _Drawn | None:
+def _drawn(cell: Cell, style: Style, some_policy: bool, score: float | None) -> _Drawn | None:
     """What is drawn of a cell, which is marked if other cells show policies and it does not."""
     rows = {trial: trial.columns(*_DRAWN) for trial in cell.trials}
     policy = cell.evaluates_policy
@@ -120,10 +130,11 @@ def _drawn(cell: Cell, style: Style, some_policy: bool) -> _Drawn | None:
     if not found:
         return None
     trials, total = done or found, len(cell.trials)
-    count = f"{len(trials)} of " * (len(trials) < total) + counted(total, "seed")
-    mark = OF_POPULATION * (some_policy and not policy)
-    label = f"{cell.name}{mark} ({count}{', unfinished' * (not done)})"
-    return _Drawn(cell, label, style, trials, [rows[trial] for trial in trials], policy)
+    part = f"{len(trials)} of " * (len(trials) < total)
+    count = f"{part}{counted(total, 'seed')}{', unfinished' * (not done)}"
+    title = f"{cell.name}{OF_POPULATION * (some_policy and not policy)}"
+    runs = [rows[trial] for trial in trials]
+    return _Drawn(cell, title, count, style, score, trials, runs, policy)
 
 
 def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> dict[Panel, Chart]:
@@ -211,7 +222,8 @@ def shared_scores(group: Sequence[Cell]) -> Scores:
 
 
 def _reading(curves: Sequence[Curve]) -> str:
-    return "IQM over seeds" + ", shaded: 95 % bootstrap interval" * is_banded(curves)
+    ends = ", filled markers: final scores" * any(curve.end is not None for curve in curves)
+    return "IQM over seeds" + ", shaded: 95 % bootstrap interval" * is_banded(curves) + ends
 
 
 def _one_line(label: str) -> str:

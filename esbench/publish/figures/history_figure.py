@@ -14,7 +14,7 @@ import numpy as np
 
 from esbench.core.files import safe_name
 from esbench.core.units import format_steps
-from esbench.publish.figures.drawing import Drawing, Size, add_legend
+from esbench.publish.figures.drawing import Drawing, Size, legend_lines
 from esbench.publish.figures.style import BLUE, GRAY, GREEN, NOTE, ORANGE, VERMILLION
 from esbench.publish.history import CellHistory, PastCheck, by_processor, signed
 
@@ -52,7 +52,7 @@ def history_drawing(cell: CellHistory) -> Drawing:
     return Drawing(HEIGHT, [*labels, "level", "change"], partial(_draw, cell))
 
 
-def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> None:
+def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> dict[str, Any]:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     checks = cell.checks
     _draw_scores(above, checks)
@@ -71,8 +71,8 @@ def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> None:
     for axes in (above, below):
         axes.grid(visible=True, axis="y")
         axes.margins(x=0.02)
-    figure.suptitle(cell.title, fontsize=10)
-    add_legend(figure, size, above, "")
+    figure.suptitle(cell.title)
+    return legend_lines(above)
 
 
 def _label(check: PastCheck) -> str:

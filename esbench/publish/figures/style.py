@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from esbench.results.cell import Cell
 
 MARK: Final[Any] = {"color": "#888888", "linestyle": ":", "linewidth": 1.2, "zorder": 2}
-NOTE: Final[Any] = {"textcoords": "offset points", "fontsize": 8, "color": "#444444"}
+NOTE: Final[Any] = {"textcoords": "offset points", "fontsize": "small", "color": "#444444"}
 
 
 @final
@@ -62,24 +62,41 @@ _RC: Final[Any] = {
     "axes.axisbelow": True,
     "grid.color": "#dddddd",
     "grid.linewidth": 0.6,
+    "axes.titlesize": 9,
+    "figure.titlesize": 10,
     "legend.fontsize": 9,
+    "legend.title_fontsize": 8,
     "lines.linewidth": 1.5,
     "lines.markersize": 5,
+    "pdf.fonttype": 42,  # TrueType: venues reject Type 3
+    "svg.fonttype": "none",  # text that can be searched and edited
     "svg.hashsalt": "esbench",
     "text.parse_math": False,  # a label with dollar signs is no formula
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
 }
+COLUMN: Final = 4.5  # inches: narrower figures stand in one of two columns
+_SMALL: Final[Any] = {
+    "font.size": 7.5,
+    "axes.labelsize": 7.5,
+    "axes.titlesize": 8,
+    "figure.titlesize": 8,
+    "legend.fontsize": 7,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+}
 
 
 @contextlib.contextmanager
-def style() -> Iterator[None]:
-    """Set the style of all figures, whatever the user's matplotlibrc says."""
+def style(width: float = COLUMN) -> Iterator[None]:
+    """Set the style of a figure of a width [inches], whatever the user's matplotlibrc says."""
     import matplotlib
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_RC)
+        matplotlib.rcParams.update(_RC | (_SMALL if width < COLUMN else {}))
         yield
 
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -23,30 +23,42 @@ from esbench.results.cell import cells_named
 from esbench.results.sources import read_folder
 
 
+@final
+class Written(NamedTuple):
+    """The files of a figure, and how to read it if it does not say so itself."""
+
+    paths: list[Path]
+    caption: str
+
+
 def draw(
     root: Path,
     out: Path | None = None,
     algorithms: Sequence[str] = (),
     output: Output = DEFAULT_OUTPUT,
     panels: Sequence[Panel] = PANELS,
-) -> list[Path]:
+    figures: Sequence[str] = (),
+) -> list[Written]:
     """Write the figures of ``root``, by default to its folder "figures".
 
     There is one for each environment and for each setting swept in it, "ecdf" if an environment
     has frozen random and reference scores, and "profile" if two environments have. ``algorithms``
     are names as in tables, or else labels or names of algorithms for all of their rows; by default
     all. Styles do not depend on the choice, except in sweeps. ``panels`` are those of the figures
-    of environments.
+    of environments. ``figures`` are names of figures, by default all.
 
     Raises:
-        UsageError: no trial has two generations yet, an algorithm has no trial, the size is too
-            small, or a file cannot be written.
+        UsageError: no trial has two generations yet, an algorithm has no trial, there is no such
+            figure, the size is too small, or a file cannot be written.
     """
     folder = root / "figures" if out is None else out
-    found = drawings(root, algorithms, panels)
+    found = drawings(root, algorithms, panels, figures)
     for drawing in found.values():
         drawing.size(output.size)  # refused before any file is written
-    return [path for name, drawing in found.items() for path in drawing.write(folder, name, output)]
+    return [
+        Written(drawing.write(folder, name, output), drawing.caption if output.size else "")
+        for name, drawing in found.items()
+    ]
 
 
 def parse_panels(text: str) -> list[Panel]:
@@ -59,7 +71,10 @@ def parse_panels(text: str) -> list[Panel]:
 
 
 def drawings(
-    root: Path, algorithms: Sequence[str] = (), panels: Sequence[Panel] = PANELS
+    root: Path,
+    algorithms: Sequence[str] = (),
+    panels: Sequence[Panel] = PANELS,
+    figures: Sequence[str] = (),
 ) -> dict[str, Drawing]:
     """The figures of ``draw`` by name; UsageError as there."""
     found = read_folder(root)
@@ -87,7 +102,10 @@ def drawings(
     for name, make in (("ecdf", across.target_ecdf), ("profile", across.performance_profile)):
         if overall := make(chosen, styles):
             drawn[name] = chart_drawing(overall)
-    return drawn
+    for name in figures:
+        if name not in drawn:
+            raise unknown(f"figure of {root}", name, drawn)
+    return {name: drawing for name, drawing in drawn.items() if not figures or name in figures}
 
 
 @final
@@ -106,17 +124,18 @@ def combined_figure(
     algorithms: Sequence[str] = (),
     size: Size | None = None,
     panels: Sequence[Panel] = PANELS,
+    figures: Sequence[str] = (),
 ) -> CombinedFigure:
     """The figures of ``draw`` below each other, each of the given size; UsageError as there."""
-    parts = list(drawings(root, algorithms, panels).values())
+    parts = list(drawings(root, algorithms, panels, figures).values())
     sizes = [part.size(size) for part in parts]
     widths, heights = zip(*sizes, strict=True)
-    with style():
+    with style(max(widths)):
         figure = CombinedFigure(figsize=(max(widths), sum(heights)), layout="constrained")
         FigureCanvasAgg(figure)
         places = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False).flat
         for place, part, own in zip(places, parts, sizes, strict=True):
-            part.fill(place, own)
+            part.fill(place, own, "" if size else part.caption)
         wrap_texts(figure)
         figure.draw_without_rendering()  # ticks take their style when they are first drawn
     return figure

@@ -141,7 +141,7 @@ def _y_axis(chart: Chart) -> Json:
 
 
 def _traces(curve: Curve, chart: Chart) -> list[Json]:
-    """The band of a curve, if it has one, and above it the line itself."""
+    """The band of a curve, if it has one, above it the line itself, and the final score."""
     color, dash = _color(curve.style), DASHES[curve.style.line]
     read = [
         f"{value} [{least}, {most}]" if least is not None else str(value)
@@ -169,7 +169,7 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
         },
     }
     if chart.ticks is None:
-        return [*_band(curve, chart), line]
+        return [*_band(curve, chart), line, *_end(curve, chart)]
     above, below = _numbers(curve.high - curve.y), _numbers(curve.y - curve.low)
     bars = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
     line["customdata"] = [plotly(chart.ticks[x]) for x in curve.x]
@@ -191,6 +191,18 @@ def _band(curve: Curve, chart: Chart) -> list[Json]:
     filled = {"fill": "toself", "fillcolor": _color(curve.style), "opacity": 0.18}
     kind = {"type": "scatter", "mode": "none", "meta": curve.name}
     return [{**kind, "x": x, "y": y, **filled, "hoverinfo": "skip"}]
+
+
+def _end(curve: Curve, chart: Chart) -> list[Json]:
+    """The filled marker of the final score."""
+    if curve.end is None:
+        return []
+    x, score = curve.end
+    y = _numbers(_placed(np.array([score]), chart))
+    look = {"symbol": SYMBOLS[curve.style.marker], "color": _color(curve.style), "size": 8}
+    text = f"<b>{plotly(curve.label)}</b><br>score: {format_number(score)}<extra></extra>"
+    kind = {"type": "scatter", "mode": "markers", "meta": curve.name}
+    return [{**kind, "x": [x], "y": y, "marker": look, "hovertemplate": text}]
 
 
 def _color(style: Style) -> str:

@@ -22,7 +22,7 @@ from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.figures.across import performance_profile
 from esbench.publish.figures.chart import SHARES, band_curve, chart_drawing, draw_curves
-from esbench.publish.figures.drawing import Drawing, Size, place_legend
+from esbench.publish.figures.drawing import Drawing, Size, legend_lines
 from esbench.publish.figures.style import MARK, Style, assign_styles
 from esbench.publish.leaderboard.entries import Entry, EntryCurves
 from esbench.results.baselines import OWN_MEAN
@@ -241,21 +241,20 @@ def _panels(
     columns = min(COLUMNS, len(groups))
     rows = -(-len(groups) // columns)
 
-    def draw(figure: FigureBase, size: Size) -> None:
+    def draw(figure: FigureBase, size: Size) -> dict[str, Any]:
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         handles: dict[str, Any] = {}
         for axes, (name, entries) in zip(panels, groups.items(), strict=False):
             fill(axes, entries, styles)
             axes.set_title(name, fontsize=9)
             axes.grid(visible=True)
-            handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+            handles |= legend_lines(axes)
         for axes in panels[len(groups) :]:
             axes.set_visible(False)
         figure.supylabel(label, fontsize=9)
-        shown = {name: handles[name] for name in styles if name in handles}
-        place_legend(figure, size, shown, reading)
+        return {name: handles[name] for name in styles if name in handles}
 
-    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw)
+    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw, caption=reading)
 
 
 def _bands(
@@ -270,7 +269,7 @@ def _bands(
         name, band = entry.cell.algorithm, entry.curves and band_of(entry.curves)
         if band and np.isfinite(band.iqm).any():
             curves.append(band_curve(name, name, styles[name], band))
-    draw_curves(axes, curves, OPACITY)
+    draw_curves(axes, curves, [curve.title for curve in curves], OPACITY)
     axes.set_xlabel("environment steps")
     _few_ticks(axes.xaxis, 3)
     axes.margins(x=0.02)
