@@ -75,13 +75,15 @@ def run(
         lets trials run one after another.
 
     Raises:
-        UsageError: the input is wrong, or the folder holds other trials. Nothing is written.
+        UsageError: the input is wrong, the folder holds other trials, or user code has changed
+            since it trained those that are finished. Nothing is written.
 
     Examples:
         >>> grid = {"environments": ["CartPole-v1"], "algorithms": ["openai_es"], "seeds": [0]}
         >>> scores = esbench.run(grid, env_steps=1_000, out="run", quiet=True)  # doctest: +ELLIPSIS
         done ...
     """
+    from esbench.experiment.trials import require_same_code
     from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.integrations.trackers.tracker import make_tracker
     from esbench.results.data_frames import scores_of
@@ -99,6 +101,7 @@ def run(
         at_once = 1
     root, trials = open_trials(grid, options, keep, record is not None)
     require_trusted_start([trial.spec for trial in trials], options)
+    require_same_code(trials)
     trackers = {name: make_tracker(name, root) for name in listed(track)}
     train(
         display or PlainDisplay(), trials, chosen, at_once, quiet, callbacks, trackers, root, limits

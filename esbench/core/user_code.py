@@ -93,7 +93,7 @@ def import_object(kind: str, name: str, base: type = object, or_function: bool =
     if not module_name or not path:
         raise UsageError(f"{kind} {name!r}: expected a file and a name in it, as in 'mine:Mine'")
     # Imported again, a script would register its environments and classes twice.
-    script = sys.modules["__main__"] if module_name == _script_name() else None
+    script = sys.modules["__main__"] if module_name == script_name() else None
     target: Any = script or import_user_module(kind, name, module_name)
     module: str = target.__name__
     for part in path.split("."):
@@ -172,10 +172,10 @@ def import_name(kind: str, cls: type) -> str:
             "processes can import it"
         )
     is_own = cls.__module__ in {"__main__", "__mp_main__"}
-    return f"{_script_name() if is_own else cls.__module__}:{cls.__qualname__}"
+    return f"{script_name() if is_own else cls.__module__}:{cls.__qualname__}"
 
 
-def _script_name() -> str:
+def script_name() -> str:
     """The module name of the running script; "__main__" if it cannot be imported by a name."""
     main = sys.modules["__main__"]
     file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)

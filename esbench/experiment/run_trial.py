@@ -26,7 +26,7 @@ from esbench.engine.child_process import ParentGoneError, require_main_process
 from esbench.engine.engine import Engine
 from esbench.experiment.stored_trainer import backend_of, make_trainer, resumed_trainer
 from esbench.experiment.trainer import Recorder, Trainer
-from esbench.experiment.trials import Start, Trial
+from esbench.experiment.trials import Start, Trial, require_same_code
 from esbench.experiment.watchers import Callback, Outcome, Watcher
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.run import has_equal_episodes, score_text
@@ -233,9 +233,11 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
     The trainer of a done trial is at its end; using it changes nothing on disk.
 
     Raises:
-        UsageError: as ``run_trial``, or the trial is being trained.
+        UsageError: as ``run_trial``, the trial is being trained, or it is done and its code has
+            changed.
     """
     require_main_process()
+    require_same_code([trial])
     stored = trial.settled()
     with stored.folder.locked() as mine:
         if trial.is_done:

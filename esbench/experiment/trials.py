@@ -13,6 +13,8 @@ from esbench.core.errors import DamagedTrialError, UsageError, require_integer
 from esbench.core.files import DISTINCT_LABELS, require_folder, safe_name
 from esbench.core.json_text import Json
 from esbench.core.settings import MOST, Table
+from esbench.core.units import counted
+from esbench.core.user_code import script_name
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import Scores
 from esbench.grids.expand import Labels, expand
@@ -161,6 +163,31 @@ def open_grid(
         shards = divide([planned_cost(trial.spec) for trial in trials], part.count)
         trials = [trials[index] for index in shards[part.number - 1]]
     return out, [replace(trial, keep=keep) for trial in trials]
+
+
+def require_same_code(trials: Sequence[Trial]) -> None:
+    """Raises UsageError if user code has changed since it trained a finished trial.
+
+    The running script may change, because an edit of what it does with results is no reason to
+    train again; the line of a finished trial names it.
+    """
+    changed: dict[str, list[Trial]] = {}
+    for trial in trials:
+        with contextlib.suppress(DamagedTrialError):  # reported when the trial is run
+            for name in changed_since(trial.folder.description()) if trial.is_done else ():
+                changed.setdefault(name, []).append(trial)
+    for name in ("__main__", script_name()):
+        changed.pop(name, None)
+    if not changed:
+        return
+    stale = {trial.folder.path for each in changed.values() for trial in each}
+    first = min(stale)
+    others = f" and {counted(len(stale) - 1, 'more folder')}" if len(stale) > 1 else ""
+    raise UsageError(
+        f"the code of finished trials has changed: {', '.join(sorted(changed))}. Nothing was "
+        f"trained; give another output folder, undo the edit, or remove {first}{others} to train "
+        "again"
+    )
 
 
 def shards_folder(grid: str) -> Path:

@@ -32,6 +32,7 @@ from esbench.environments.behaviors.behavior import BEHAVIORS
 from esbench.environments.specifications import module_of
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.policy import POLICIES
+from esbench.store.imported_names import imported_names
 from esbench.store.origin import CODE, DIGITS, all_own_code
 
 PACKAGES: Final = (
@@ -43,6 +44,8 @@ _ITSELF: Final = Path(__file__).resolve().parents[1]
 NOT_IN_TRAINING: Final = frozenset({"app", "bench", "cli", "publish", "tuning", "video"})
 """The folders of esbench that training does not import."""
 _ALWAYS_RECORDED: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
+_NOT_OWN: Final = _ALWAYS_RECORDED | sys.stdlib_module_names
+_MODULES: Final = frozenset({".py", ".so", ".pyd"})  # suffixes
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
 
@@ -98,6 +101,7 @@ def _package_name(folder: Path) -> str:
     return f"{_package_name(above)}.{own}" if (above / "__init__.py").exists() else own
 
 
+@cache
 def _package_version(package: str) -> str | None:
     with contextlib.suppress(PackageNotFoundError):
         return version(package)
@@ -114,18 +118,37 @@ def _git_commit() -> str | None:
 def user_code(spec: TrialSpec) -> dict[str, str]:
     """The version of each package of a trial besides those that are always recorded.
 
-    An installed package has its version; the user's own files have "sha256:" and the start of the
-    digest of the module, or of all Python files of the package. Code that cannot be found is left
-    out.
+    An installed package has its version; the user's own files, which are those outside
+    site-packages and so also those of an editable install, have "sha256:" and the start of the
+    digest of the module, or of all modules of the package. So has whatever they import, at their
+    top or later. Code that cannot be found is left out.
 
     Call it after the environment was made, so that its name is registered. Files are read once per
     process, because a process keeps using the code that it has imported.
     """
     found: dict[str, str] = {}
+    own: dict[str, Path] = {}
     for module in dict.fromkeys(_modules(spec)):
-        if module.partition(".")[0] not in _ALWAYS_RECORDED:
+        if _root(module) not in _ALWAYS_RECORDED:
             found |= _versions(module)
+            _add_own(module, own)
+    found |= {name: _digest(path) for name, path in own.items()}
     return dict(sorted(found.items()))
+
+
+def _add_own(module: str, found: dict[str, Path]) -> None:
+    """Add a module or its package, if it is not installed, and all of that kind it imports."""
+    todo = {module}
+    while todo:
+        name, path = _place(todo.pop()) or ("", Path())
+        if name and name not in found and not _is_installed(path):
+            found[name] = path
+            imported = frozenset[str]().union(*map(imported_names, _files(path)))
+            todo |= {each for each in imported if _root(each) not in _NOT_OWN}
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def changed_since(description: Json) -> list[str]:
@@ -153,19 +176,25 @@ def importable_code(specs: Iterable[TrialSpec]) -> dict[str, str]:
     return found
 
 
-@cache
 def _versions(module: str) -> dict[str, str]:
     """The version of the package that a module belongs to, by the name of the package."""
+    name, path = _place(module) or ("", Path())
+    if not name:
+        return {}
+    if _is_installed(path):
+        packages = _distributions().get(_root(module), [])
+        return {each: found for each in packages if (found := _package_version(each))}
+    return {name: _digest(path)}
+
+
+def _place(module: str) -> tuple[str, Path] | None:
+    """The module, or the package that it belongs to, and its file; None if it has none."""
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         name = ".".join(parts[:count])
-        path = _source(name)
-        if path is None:  # a namespace package, or not found
-            continue
-        if any(path.is_relative_to(folder) for folder in _installed()):
-            return {each: version(each) for each in _distributions().get(parts[0], [])}
-        return {name: _digest(path)}
-    return {}
+        with contextlib.suppress(ImportError):  # a namespace package, or not found
+            return name, _source(name)
+    return None
 
 
 def _modules(spec: TrialSpec) -> Iterator[str]:
@@ -188,18 +217,26 @@ def _modules(spec: TrialSpec) -> Iterator[str]:
             yield registry.get(name).__module__
 
 
-def _source(name: str) -> Path | None:
-    """The file of a module or regular package; None if it has none."""
+@cache  # only what is found: the rest may lie where user code will add a folder to ``sys.path``
+def _source(name: str) -> Path:
+    """The file of a module or regular package; ImportError if it has none."""
     file: str | None = None
     if loaded := sys.modules.get(name):
         file = getattr(loaded, "__file__", None)
     else:
-        with contextlib.suppress(ImportError, ValueError):
+        with contextlib.suppress(ValueError):
             spec = find_own(name)
             file = spec.origin if spec is not None and spec.has_location else None
-    return Path(file).resolve() if file is not None and Path(file).is_file() else None
+    if file is None or not Path(file).is_file():
+        raise ImportError(name)
+    return Path(file).resolve()
 
 
+def _is_installed(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in _installed())
+
+
+@cache
 def _installed() -> set[Path]:
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("purelib", "platlib", "stdlib")]
@@ -213,14 +250,21 @@ def _distributions() -> dict[str, list[str]]:
 
 
 @cache
+def _files(path: Path, without: frozenset[str] = frozenset()) -> list[Path]:
+    """A module's file, or the files of all modules of a package, sorted."""
+    if path.name != "__init__.py":
+        return [path]
+    folder = path.parent
+    found = (each for each in folder.rglob("*") if each.suffix in _MODULES and each.is_file())
+    return sorted(each for each in found if each.relative_to(folder).parts[0] not in without)
+
+
+@cache
 def _digest(path: Path, without: frozenset[str] = frozenset()) -> str:
-    """The version of a module's file, or of all Python files of a package but some folders."""
-    digest, files = hashlib.sha256(), [path]
-    if path.name == "__init__.py":
-        files = sorted(each for each in path.parent.rglob("*.py") if each.is_file())
-        files = [each for each in files if each.relative_to(path.parent).parts[0] not in without]
+    """The version of a module's file, or of all modules of a package but those of some folders."""
+    digest = hashlib.sha256()
     try:
-        for each in files:
+        for each in _files(path, without):
             content = each.read_bytes()
             name = each.relative_to(path.parent).as_posix()
             digest.update(f"{name} {len(content)}\n".encode() + content)

@@ -21,6 +21,7 @@ from esbench.core.git import commit_of
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store import provenance as module
+from esbench.store.imported_names import imported_names
 from esbench.store.origin import CODE, Origin, differences_within, is_same_esbench, mixture
 from esbench.store.provenance import (
     NOT_IN_TRAINING,
@@ -60,8 +61,8 @@ if "Hold-v0" not in gymnasium.registry:
 
 def new_process() -> None:
     """Forget what user code was looked at, as another process would not know it."""
-    module._versions.cache_clear()
-    module._digest.cache_clear()
+    for found in (module._source, module._files, module._digest, imported_names):
+        found.cache_clear()
 
 
 @pytest.fixture

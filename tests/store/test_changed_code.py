@@ -1,0 +1,170 @@
+"""Changes of code that a trial uses, also of what that code imports, are noticed."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import esbench
+from esbench.core.errors import UsageError
+from esbench.environments.make_environment import WrapperSettings
+from esbench.experiment.trials import Trial, require_same_code
+from esbench.grids.trial_spec import TrialSpec
+from esbench.results.sources import load_cells
+from esbench.store import provenance
+from esbench.store.imported_names import imported_names
+from esbench.store.provenance import changed_since, user_code
+
+MakeSpec = Callable[..., TrialSpec]
+AGENT = """
+from helper import POLICY
+
+class Agent:
+    def train(self, env, env_steps, seed):
+        env.reset()
+        for _ in range(env_steps):
+            if any(env.step(env.action_space.sample())[2:4]):
+                env.reset()
+        return POLICY
+"""
+TOP = "from helper import layer"
+LATE = "class Any:\n    def reset(self):\n        import helper"
+KINDS: dict[str, dict[str, Any]] = {
+    "agent": {"algorithm": {"name": "adapter:Any"}},
+    "environment": {"environment": {"id": "adapter:Any-v0"}},
+    "policy": {"policy": {"template": "adapter:Any"}},
+    "wrapper": {"environment": {"wrappers": (WrapperSettings(wrapper="adapter:Any"),)}},
+}
+
+
+def new_process() -> None:
+    """Forget the files and modules that were looked at, as another process would not know them."""
+    for name in ("adapter", "helper", "far"):
+        sys.modules.pop(name, None)
+    for found in (provenance._source, provenance._files, provenance._digest, imported_names):
+        found.cache_clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder of modules that can be imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    new_process()
+    yield tmp_path
+    new_process()
+
+
+def spec_of(kind: str, make_spec: MakeSpec) -> TrialSpec:
+    """Return a specification that names the module ``adapter``."""
+    spec = make_spec("CartPole-v1")
+    ((part, own),) = KINDS[kind].items()
+    return spec.model_copy(update={part: getattr(spec, part).model_copy(update=own)})
+
+
+@pytest.mark.parametrize("source", [TOP, LATE], ids=["top", "late"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_change_of_what_user_code_imports_is_a_change(
+    folder: Path, make_spec: MakeSpec, kind: str, source: str
+) -> None:
+    (folder / "adapter.py").write_text(source)
+    (folder / "helper.py").write_text("import far\nlayer = 1")
+    (folder / "far.py").write_text("import helper, numpy, os")
+    (folder / "bystander.py").write_text("")
+    spec = spec_of(kind, make_spec)
+    before = {"own_code": user_code(spec)}
+    assert list(before["own_code"]) == ["adapter", "far", "helper"]
+    (folder / "far.py").write_text("import helper, numpy, os  # a comment counts")
+    (folder / "bystander.py").write_text("# no code of the trial")
+    assert changed_since(before) == []  # this process has imported what it has recorded
+    new_process()
+    assert changed_since(before) == ["far"]
+
+
+@pytest.mark.parametrize("changed", ["__init__.py", "nets.py", "deep/envs.py", "fast.so"])
+def test_all_modules_of_an_imported_package_count_also_of_an_editable_install(
+    folder: Path, make_spec: MakeSpec, changed: str
+) -> None:
+    (folder / "adapter.py").write_text("def late():\n    from library.nets import layer")
+    (folder / "library-1.0.dist-info").mkdir()
+    (folder / "library-1.0.dist-info" / "METADATA").write_text("Name: library\nVersion: 1.0\n")
+    (folder / "library-1.0.dist-info" / "top_level.txt").write_text("library\n")
+    for name in ("__init__.py", "nets.py", "deep/__init__.py", "deep/envs.py", "fast.so"):
+        path = folder / "library" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("from library.deep import envs")
+    spec = spec_of("agent", make_spec)
+    before = {"own_code": user_code(spec)}
+    assert list(before["own_code"]) == ["adapter", "library"]
+    (folder / "library" / changed).write_text("# another")
+    new_process()
+    assert changed_since(before) == ["library"]
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import a, b.c as d", {"a", "b.c"}),
+        ("try: import a\nexcept ImportError: pass; import b", {"a", "b"}),
+        ("from a.b import (\n  c,  # d\n  e as f,\n)", {"a.b", "a.b.c", "a.b.e"}),
+        ("from a \\\n  import b", {"a", "a.b"}),
+        ("from a import *", {"a"}),
+        ("from . import a\nfrom .b import c", set()),
+        ("importlib.import_module('a.b')", {"a.b"}),
+        ("register('A-v0', entry_point='a.b:C')", {"a.b"}),
+        ("open('a.txt'), 'a', 'http://a:80/b'", set()),
+        ("def f(:\n  import a", {"a"}),
+        ("é = 1\nimport a", {"a"}),
+    ],
+)
+def test_the_names_that_a_file_imports(tmp_path: Path, source: str, names: set[str]) -> None:
+    path = tmp_path / "one.py"
+    path.write_text(source)
+    assert imported_names(path) == names
+
+
+def test_finished_trials_of_changed_code_are_refused_and_not_judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "adapter.py").write_text(AGENT)
+    (folder / "helper.py").write_text("POLICY = lambda observation: 0")
+    grid = {"environments": ["CartPole-v1"], "algorithms": {"a": {"algorithm": "adapter:Agent"}}}
+    grid |= {"budget": {"env_steps": 20}, "evaluation": {"episodes": 2}}
+
+    def run(*seeds: int) -> None:  # in this process, since a function cannot be sent
+        new_process()
+        options: Any = {"workers": 1, "out": "out", "quiet": True, "callback": lambda _: None}
+        esbench.run({**grid, "seeds": seeds}, **options)
+
+    run(0)
+    frozen = esbench.baseline("out", out="b.json")
+    assert len(frozen.cells) == 1
+    run(0)  # nothing has changed
+    stored = {path: path.read_bytes() for path in Path("out").rglob("*.json")}
+    (folder / "helper.py").write_text("POLICY = lambda observation: 1")
+    with pytest.raises(UsageError, match=r"helper\..* remove out.*seed-0 to train"):
+        run(0, 1)
+    assert stored == {path: path.read_bytes() for path in Path("out").rglob("*.json")}
+    report = esbench.check("out", baseline="b.json")
+    assert (report.exit_code, "version of helper" in report.cells[0].reason) == (3, True)
+    run(1)  # another trial, of the new code
+    assert "helper" in str(load_cells(Path("out"))[0].mixture)
+
+
+def test_an_edit_of_the_running_script_lets_its_finished_trials_be(
+    folder: Path, make_trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "adapter.py").write_text("")
+    trial = make_trial("CartPole-v1")
+    trial.folder.path.mkdir(parents=True)
+    described = {"own_code": {"adapter": "sha256:0"}, "labels": trial.labels}
+    trial.folder.begin(trial.spec, described)
+    trial.folder.finish({"score": 1.0, "env_steps": 1, "wall_time_s": 1.0})
+    trial.folder.close()
+    with pytest.raises(UsageError, match="adapter"):
+        require_same_code([trial])
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(folder / "adapter.py"))
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    require_same_code([trial])
