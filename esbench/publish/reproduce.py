@@ -45,7 +45,13 @@ from esbench.results.cell import Cell
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.store.generation_record import GenerationRecord
-from esbench.store.origin import changed_code, changes, is_same_esbench, origin_of
+from esbench.store.origin import (
+    changed_code,
+    changes,
+    differences_within,
+    is_same_esbench,
+    origin_of,
+)
 from esbench.store.provenance import provenance
 from esbench.store.trial_folder import TrialFolder
 
@@ -55,6 +61,7 @@ IN_ROWS: Final = (
     "center_rank", "non_finite", "episode_length_mean",
 )  # fmt: skip
 """The columns of stored rows that follow from what was played."""
+UNKNOWN_CODE: Final = "esbench, whose code is not recorded or is of another commit"
 SAME_CODE: Final = "code, versions and processor are the recorded ones, so every bit must be equal"
 LONGER: Final = 2  # times the recorded steps: longer training is not that of the record
 _ROUNDING: Final = 1e-9  # another processor may add in another order
@@ -69,7 +76,7 @@ class RecordedCell:
     """A cell, and the ``chosen`` seeds that are to be trained again.
 
     Of an ``entry`` of a leaderboard, further seeds may be trained if the chosen ones are too few
-    for a test, and with its code, versions and processor no bit may differ.
+    for a test.
     """
 
     cell: Cell
@@ -183,13 +190,16 @@ def _verification(cell: RecordedCell, reruns: Sequence[Rerun], problem: str) -> 
     made = provenance(cell.cell.trial_spec(0))  # now that its environment is registered
     here, runs = origin_of(made), cell.cell.runs
     phrases = [phrase for run in runs for phrase in changes(run.origin, here, itself=True)]
+    phrases += [phrase for run in runs for phrase in differences_within(run.description)]
     code = [changed_code(run.description, made["own_code"]) for run in runs]
     changed = tuple(dict.fromkeys([*phrases, *itertools.chain(*code)]))
     different = any(rerun.parts_at is not None or rerun.edited for rerun in reruns)
     refuted = contradiction(reruns)
-    same = all(is_same_esbench(run.origin, here) for run in runs)
-    if different and cell.entry and not changed and same:
-        refuted = refuted or SAME_CODE
+    if different and not changed:
+        if all(is_same_esbench(run.origin, here) for run in runs):
+            refuted = refuted or SAME_CODE
+        elif not refuted:
+            changed = (UNKNOWN_CODE,)
     failed = RerunOutcome.FAILED if problem else RerunOutcome.IDENTICAL
     return Verification(
         name=cell.name,

@@ -1,7 +1,8 @@
 """The verdict on trials that were trained again: whether their scores differ, and why.
 
-Where bits differ, as they may with another processor or other versions, a permutation test compares
-the scores. Its p-values are Holm-corrected over the cells.
+Where bits differ although code, versions and processor are the recorded ones, trials are different,
+whatever their scores. Where they differ otherwise, a permutation test compares the scores. Its
+p-values are Holm-corrected over the cells.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ SCORE_ONLY: Final = 0  # instead of a generation
 _BISECTIONS: Final = 20
 SCORING_CHANGED: Final = (
     "packages and processor are the same: the recorded score is not that of the trained policy, or "
-    "scoring has changed"
+    "the environment or the policy draws random numbers that do not depend on the seed alone"
 )
 TRAINING_CHANGED: Final = (
-    "packages and processor are the same: esbench itself or the environment has changed, or the "
-    "algorithm or environment draws random numbers that do not depend on the seed alone, or does "
-    "not restore its whole state when a trial is resumed (agents begin new episodes then)"
+    "packages and processor are the same: the algorithm, agent or environment draws random numbers "
+    "that do not depend on the seed alone, or reads what changes, such as a file or the time, or "
+    "does not restore its whole state when a trial is resumed (agents begin new episodes then)"
 )
 
 

@@ -45,6 +45,7 @@ from esbench.publish.verification import (
 from esbench.results.statistics.quantile_bounds import mean_bounds
 from esbench.results.statistics.significance import p_different
 from esbench.store import provenance
+from esbench.store.origin import CODE
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 TRAINS_AGAIN = "esbench.publish.reproduce.train_again"
@@ -172,6 +173,45 @@ def test_packages_and_processors_that_have_changed_are_named(
     assert numpy.startswith("numpy 1.0 then, ")
     assert processor.startswith("processor Abacus then, ")
     assert sentences(found)[1] == f"changed: {numpy}; {processor}"
+
+
+SOMETHING_ELSE: dict[str, Change] = {
+    "nothing": lambda content: None,
+    "processor": lambda content: content["hardware"].update(cpu="Abacus", arithmetic=None),
+    "package": lambda content: content["versions"].update(numpy="1.0"),
+    "esbench": lambda content: content["versions"].update({CODE: "sha256:0"}),
+    "user code": lambda content: content["own_code"].update(doubles="sha256:0"),
+    "unknown code": lambda content: content["versions"].pop(CODE),
+    "a part": lambda content: content.update(
+        resumed_with=[{**content, "versions": {**content["versions"], "numpy": "1.0"}}]
+    ),
+}
+
+
+@pytest.mark.parametrize("scores", ["equal", "near", "far"])
+@pytest.mark.parametrize("what", SOMETHING_ELSE)
+def test_other_bits_are_no_success_unless_something_else_has_changed(
+    trained: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, what: str, scores: str
+) -> None:
+    """Equal scores: the digests of training differ, and no held-out episode."""
+    code = provenance.provenance()["versions"][CODE]
+    edit(trained, "trial.json", lambda content: content["versions"].update({CODE: code}))
+    edit(trained, "trial.json", SOMETHING_ELSE[what])
+
+    def other(spec: Any, *arguments: Any) -> Any:
+        records, score = remembered(spec, *arguments)
+        by = {"equal": 0.0, "near": 1e-9, "far": 1e6}[scores]
+        rows = [replace(row, digest=WRONG) for row in records]
+        return rows, replace(score, returns=score.returns + by)
+
+    monkeypatch.setattr(TRAINS_AGAIN, other)
+    succeeds = what != "nothing" and scores != "far"
+    found = rerun(trained, pool)
+    assert found.outcome is (NO_DIFFERENCE if succeeds else DIFFERENT)
+    assert "4 of 4 trials differ" in sentences(found)[0]
+    assert ("changed: " in sentences(found)[1]) is (what != "nothing")
+    monkeypatch.setattr(TRAINS_AGAIN, remembered)
+    assert rerun(trained, pool).outcome is IDENTICAL  # equal bits need no excuse
 
 
 def test_another_algorithm_of_the_same_name_is_different(
