@@ -21,7 +21,7 @@ import numpy as np
 from esbench.core.errors import EsbenchError, UsageError, unknown
 from esbench.core.files import replace
 from esbench.core.json_text import as_text
-from esbench.publish.leaderboard.entries import Entry, read_leaderboard
+from esbench.experiment.published_policy import load_published
 from esbench.publish.leaderboard.films import (
     INDEX,
     MOST_BYTES,
@@ -30,7 +30,8 @@ from esbench.publish.leaderboard.films import (
     films_of,
     read_films,
 )
-from esbench.publish.leaderboard.policies import best_of, find_episode, find_policies
+from esbench.results.entries import Entry, read_leaderboard
+from esbench.results.policy_files import best_of, find_episode, find_policies
 from esbench.results.statistics.estimates import Pick
 from esbench.video.render_trial import FilmLimits, render_policy
 
@@ -115,7 +116,7 @@ def make_film(entry: Entry, pick: Pick, leaderboard: Path) -> Film:
     path = films_folder(leaderboard) / film.file_name
     returns = row.arrays["returns"].tolist()
     for limits in LIMITS:
-        played = render_policy(row.load(), returns, path, number, limits=limits)
+        played = render_policy(load_published(row).policy, returns, path, number, limits=limits)
         if path.stat().st_size <= MOST_BYTES:
             break
     if played.differs:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from esbench.core.errors import UsageError
 from esbench.publish.figures.drawing import Output
-from esbench.publish.leaderboard.entries import read_leaderboard
 from esbench.publish.leaderboard.suites import read_suite, suite_drawings, suite_names
+from esbench.results.entries import read_leaderboard
 
 HERE = Path(__file__).parent
 LEADERBOARD = HERE.parent / "results" / "leaderboard"

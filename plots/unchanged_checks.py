@@ -20,7 +20,7 @@ from esbench.core.arrays import Floats
 from esbench.core.seeding import Purpose, stream
 from esbench.publish.gate.check import EXIT_INCONCLUSIVE, EXIT_REGRESSION, EXIT_SAME
 from esbench.publish.gate.choose_margin import MARGINS, margins_needed, smallest
-from esbench.publish.leaderboard.entries import read_leaderboard
+from esbench.results.entries import read_leaderboard
 from esbench.results.statistics.judgment import MARGIN, GateRules, Sample, Verdict, judge
 from esbench.results.statistics.significance import OMNIBUS
 

@@ -11,8 +11,8 @@ import numpy as np
 from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.expand import LabeledSpec, expand
-from esbench.publish.leaderboard.entries import BestSoFar, Entry, EntryCurves, EntryRun
 from esbench.results.baselines import FrozenCell, FrozenTrial
+from esbench.results.entries import BestSoFar, Entry, EntryCurves, EntryRun
 from esbench.results.statistics.estimates import tail_mean
 from esbench.results.statistics.quantile_bounds import QUANTILES
 from esbench.store.origin import Origin

@@ -33,7 +33,7 @@ from esbench.core.escape import (
 )
 from esbench.core.files import safe_name
 from esbench.publish.html.report import template
-from esbench.publish.leaderboard.entries import as_file
+from esbench.results.entries import as_file
 
 LINKED = re.compile(r"@\w|#\d+\b|\bgh-\d|://|\bwww\.|:[\w+-]+:", re.IGNORECASE)
 

@@ -17,8 +17,8 @@ from esbench.algorithms.optimizers import make_optimizer
 from esbench.core.errors import UsageError
 from esbench.core.user_code import TRUSTED, import_object, own_names
 from esbench.environments.make_environment import WrapperSettings, make_environment
-from esbench.publish.leaderboard.entries import read_entry
 from esbench.publish.leaderboard.suites import read_suite
+from esbench.results.entries import read_entry
 
 Poison = Callable[[dict[str, Any], str], None]
 # Where a specification names code.

@@ -12,8 +12,8 @@ from fake_trials import edit
 
 from esbench.core.json_text import SEAL
 from esbench.core.settings import parse
-from esbench.publish.leaderboard.entries import Entry, as_file
 from esbench.publish.leaderboard.submit import submit
+from esbench.results.entries import Entry, as_file
 from esbench.store.origin import CODE
 
 TRAIN = [

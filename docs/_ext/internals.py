@@ -44,7 +44,6 @@ from esbench.integrations.trackers.tracker import TrackedRun
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows
 from esbench.publish.figures.drawing import Output
-from esbench.publish.leaderboard.entries import Entry, read_leaderboard
 from esbench.publish.leaderboard.suites import (
     Suite,
     SuiteCell,
@@ -62,6 +61,7 @@ from esbench.publish.leaderboard.table import (
 )
 from esbench.publish.tables.render_table import INTERVAL
 from esbench.results.cell import Cell
+from esbench.results.entries import Entry, read_leaderboard
 from esbench.results.statistics.estimates import Overall, iqm, normalized, overall
 from esbench.results.statistics.significance import Standing, p_different, standings
 

@@ -84,6 +84,22 @@ class Agent(ABC):
         """Restore what ``state_dict`` returned."""
 
 
+class WeightedAgent(Agent, ABC):
+    """An agent whose policy is a set of arrays, which a leaderboard can publish."""
+
+    @abstractmethod
+    def weights(self) -> State:
+        """The arrays with which the policy acts, by name.
+
+        Those of networks, in float32, begin with "weights.", statistics of observations, in
+        float64, with "statistics.".
+        """
+
+    @abstractmethod
+    def load_weights(self, weights: State) -> None:
+        """Act with what ``weights`` returned; UsageError if it does not fit."""
+
+
 AGENTS: Final[Registry[Agent]] = Registry("agent", "esbench.agents", "esbench.agents")
 register_agent = AGENTS.register
 

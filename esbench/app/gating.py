@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -184,6 +185,7 @@ def verify(
     workers: int | None = None,
     sample: int | None = None,
     replay: bool = False,
+    every: bool = False,
     env: str | Sequence[str] = (),
     algorithm: str | Sequence[str] = (),
     leaderboard: str | Path = LEADERBOARD,
@@ -198,8 +200,8 @@ def verify(
             leaderboard.
         workers: as ``run``.
         sample: train K random trials of the leaderboard or the file.
-        replay: play the held-out episodes of published policies in place of training, of all rows
-            by default.
+        replay: play the held-out episodes of published policies in place of training.
+        every: with ``replay``, those of all rows, which is the default without a choice.
         env: as ``leaderboard``.
         algorithm: as ``leaderboard``.
         leaderboard: folder of the leaderboard.
@@ -220,16 +222,20 @@ def verify(
         snes on CartPole-v1: identical: 1 trial, every digest and score
     """
     from esbench.core.settings import MOST
-    from esbench.core.units import counted, format_steps
+    from esbench.core.units import counted, format_duration, format_steps
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import require_trusted_trials
-    from esbench.publish.leaderboard.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.publish.replay import has_policies, play_again
+    from esbench.publish.replay import has_policies, play_again, read_replays
     from esbench.publish.reproduce import draw_sample, reproduce, require_supported, stored_trials
     from esbench.publish.verification import sentences
+    from esbench.results.entries import is_leaderboard, read_leaderboard, selected
+    from esbench.results.policy_files import leaderboard_here
 
     show = display or PlainDisplay()
-    what = Path(leaderboard) if trial is None else Path(trial)
+    folder = Path(leaderboard)
+    if replay and str(leaderboard) == str(LEADERBOARD):
+        folder = leaderboard_here() or folder
+    what = folder if trial is None else Path(trial)
     if trial is not None and not what.exists():
         near = nearest_path(what, Path(leaderboard).glob("*.json"))
         hint = f"did you mean {str(near)!r}?" if near else f"expected {TRIAL}"
@@ -238,6 +244,8 @@ def verify(
         raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
     if sample is None and (seed is not None or (not replay and (env or algorithm))):
         raise UsageError("--env, --algorithm and --seed: expected together with --sample K")
+    if every and (not replay or trial is not None or sample is not None):
+        raise UsageError("--all: expected with --replay, and without TRIAL and --sample")
     if seed is not None:
         require_integer("seed", seed, 0, MOST)
     is_folder_of_trials = trial is not None and what.is_dir() and not is_leaderboard(what)
@@ -254,7 +262,14 @@ def verify(
         cells = stored_trials(what)
     else:
         entries = selected(read_leaderboard(what), listed(env), listed(algorithm))
-        entries = has_policies(entries, what) if replay else entries
+        if replay:
+            published = has_policies(entries, what)
+            if (count := len(published)) < len(entries):
+                show.say(
+                    f"{count} of {len(entries)} rows have published policies; 'esbench list "
+                    "--policies-of ENV' says why others have none"
+                )
+            entries = published
         cells = draw_sample(entries, sample, seed or 0)
     require_trusted_trials([each.cell.spec for each in cells], what, trust)
     found: list[Verification] = []
@@ -268,15 +283,22 @@ def verify(
             show.say(*sentences(verification))
 
         require_supported(cells, pool)
+        of_rows = what.parent if what.is_file() else what
+        replays = read_replays(cells, of_rows) if replay else []
+        cells = [each.cell for each in replays] or cells
         episodes = counted(sum(each.episodes for each in cells), "held-out episode")
-        steps = format_steps(sum(each.env_steps for each in cells))
-        cost = episodes if replay else f"{steps} steps of training and {episodes}"
+        steps = format_steps(sum(each.env_steps for each in (replays or cells)))
+        cost = f"{episodes} of {steps} steps"
+        if not replay:
+            cost = f"{steps} steps of training and {episodes}"
         show.say(f"{cost}: {'; '.join(each.title for each in cells)}")
         for each in cells:
             if each.entry and each.entry.gaps:
                 show.warn(f"{each.name}: seeds between the first and the last one are not in it")
         if replay:
-            play_again(cells, what.parent if what.is_file() else what, pool, announce)
+            begun = time.monotonic()
+            play_again(replays, pool, announce)
+            show.say(f"played again in {format_duration(time.monotonic() - begun)}")
         else:
             reproduce(cells, pool, watch, announce)
     return found
@@ -307,9 +329,9 @@ def submit(
     Examples:
         >>> esbench.submit("results/runs/mujoco", out="results/leaderboard")  # doctest: +SKIP
     """
-    from esbench.publish.leaderboard.entries import read_entry
     from esbench.publish.leaderboard.submit import cautions
     from esbench.publish.leaderboard.submit import submit as write_files
+    from esbench.results.entries import read_entry
 
     show = display or PlainDisplay()
     written = write_files(Path(folder), Path(out), trust)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from esbench.core.json_text import Json
     from esbench.experiment.stored_trainer import StoredScore
     from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
-    from esbench.publish.leaderboard.policies import Published
+    from esbench.results.policy_files import Published
     from esbench.video.render_trial import Rendered
 
 Result = TypeVar("Result")
@@ -51,14 +51,15 @@ def load_policy(
     """
     from esbench.core.settings import MOST
     from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.published_policy import load_published
     from esbench.experiment.stored_trainer import stored_trainer
-    from esbench.publish.leaderboard.policies import is_row_name
+    from esbench.results.policy_files import is_row_name
     from esbench.store.trial_folder import TrialFolder
 
     if generation is not None:
         require_integer("generation", generation, 1, MOST)
     if is_row_name(str(path)):
-        return _row(path, generation, which, seed).load(trust)
+        return load_published(_row(path, generation, which, seed), trust).policy
     _require_no_seed(seed)
     folder = TrialFolder(Path(path))
     folder.spec(trust)
@@ -67,7 +68,7 @@ def load_policy(
 
 
 def _row(name: str | Path, generation: int | None, which: Which, seed: int | None) -> Published:
-    from esbench.publish.leaderboard.policies import find_policy
+    from esbench.results.policy_files import find_policy
 
     _require_final(name, generation, which)
     return find_policy(str(name), seed)
@@ -90,6 +91,7 @@ def evaluate(
     episodes: int | None = None,
     generation: int | None = None,
     which: Which = "last",
+    seed: int | None = None,
     every: bool = False,
     workers: int | None = None,
     trust: bool = False,
@@ -99,18 +101,19 @@ def evaluate(
     The score of a finished trial's best policy is kept for 'esbench table --which best'.
 
     Args:
-        trial: a trial's folder.
+        trial: a trial's folder, or a row of the leaderboard such as HalfCheetah-v5/openai_es.
         episodes: number of held-out episodes.
         generation: generation of a kept checkpoint (default: the latest).
         which: the final policy, or the best one: that with the largest mean return over five
             generations.
+        seed: training seed of a row (default: the first one).
         every: score every trial in ``trial``, a folder of trials.
         workers: as ``run``.
         trust: as ``run``.
 
     Returns:
-        The new and the recorded score by the trial's folder. With ``every``, the error of a trial
-        that cannot be scored.
+        The new and the recorded score by the trial's folder or the row. With ``every``, the error
+        of a trial that cannot be scored.
 
     Raises:
         UsageError: the folder holds no trial, or one without that checkpoint or a best policy.
@@ -118,7 +121,7 @@ def evaluate(
     Examples:
         >>> (score,) = esbench.evaluate("out/CartPole-v1/snes/seed-0", episodes=5)
     """
-    return dict(evaluations(trial, episodes, generation, which, every, workers, trust))
+    return dict(evaluations(trial, episodes, generation, which, seed, every, workers, trust))
 
 
 def evaluations(
@@ -126,22 +129,24 @@ def evaluations(
     episodes: int | None,
     generation: int | None,
     which: Which,
+    seed: int | None,
     every: bool,
     workers: int | None,
     trust: bool,
 ) -> Iterator[tuple[Path, StoredScore | EsbenchError]]:
     """Yield what ``evaluate`` returns, one trial after another."""
     from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.stored_trainer import evaluate_trial, keep_best
-    from esbench.publish.leaderboard.policies import is_row_name
+    from esbench.experiment.stored_trainer import evaluate_row, evaluate_trial, keep_best
+    from esbench.results.policy_files import is_row_name
     from esbench.store.find_trials import find_trials
 
     path = Path(trial)
-    if is_row_name(str(trial)):
-        raise UsageError(
-            f"{trial}: expected the folder of a trial; 'esbench verify --replay' plays the "
-            "policies of rows"
-        )
+    if is_row_name(str(trial)) and not every:
+        row = _row(trial, generation, which, seed)
+        with WorkerPool(workers) as pool:
+            yield Path(row.name), evaluate_row(row, pool, episodes, trust)
+        return
+    _require_no_seed(seed)
     with WorkerPool(workers) as pool:
 
         def score(folder: Path) -> StoredScore:
@@ -186,11 +191,11 @@ def render(
     """Write a film of a stored policy in one of its held-out episodes.
 
     Args:
-        trial: as ``export``.
+        trial: as ``evaluate``.
         episode: index of the held-out episode, from 0.
         generation: as ``evaluate``.
         which: as ``evaluate``.
-        seed: training seed of a row (default: the first one).
+        seed: as ``evaluate``.
         pick: the held-out episode whose return is nearest to the median, or the lowest one; of a
             row without a seed, among those of all seeds.
         out: a .gif, .webp or .mp4 file (default: render.gif in the folder of the trial, or in the
@@ -229,7 +234,8 @@ def renderings(
     trust: bool,
 ) -> Iterator[tuple[Path, Rendered | EsbenchError]]:
     """Yield the folder and the file of one checkpoint after another."""
-    from esbench.publish.leaderboard.policies import find_episode, is_row_name
+    from esbench.experiment.published_policy import load_published
+    from esbench.results.policy_files import find_episode, is_row_name
     from esbench.video.render_trial import outputs, render_policy, render_trial
 
     name = None if out is None else Path(out)
@@ -241,8 +247,8 @@ def renderings(
             row, episode = find_episode(str(trial), pick, seed)
         file = name or Path("render.gif")
         with display.working(f"rendering {file}"):
-            returns = row.arrays["returns"].tolist()
-            yield file, render_policy(row.load(trust), returns, file, episode, max_steps)
+            policy, returns = load_published(row, trust).policy, row.arrays["returns"].tolist()
+            yield file, render_policy(policy, returns, file, episode, max_steps)
         return
     _require_no_seed(seed)
     for folder, kept, file in outputs(Path(trial), name, every, generation):
@@ -266,10 +272,10 @@ def export(
     """Write a stored policy as a file that torch.export.load reads without esbench.
 
     Args:
-        trial: a trial's folder, or a row of the leaderboard such as HalfCheetah-v5/openai_es.
+        trial: as ``evaluate``.
         generation: as ``evaluate``.
         which: as ``evaluate``.
-        seed: training seed of a row (default: the first one).
+        seed: as ``evaluate``.
         out: default: policy.pt2 in the trial's folder, or in the current one for a row.
         trust: as ``run``.
         display: shows that it takes a while.
@@ -285,7 +291,7 @@ def export(
         >>> about = esbench.export("out/CartPole-v1/snes/seed-0")
     """
     from esbench.experiment.trained_policy import export_policy
-    from esbench.publish.leaderboard.policies import is_row_name
+    from esbench.results.policy_files import is_row_name
 
     folder = Path() if is_row_name(str(trial)) else Path(trial)
     file = folder / "policy.pt2" if out is None else Path(out)

@@ -322,8 +322,8 @@ def leaderboard(
 
 def ranked(folder: str | Path, env: Texts, algorithm: Texts) -> list[LeaderboardRow]:
     """The rows of a leaderboard that are asked for."""
-    from esbench.publish.leaderboard.entries import read_leaderboard, selected
     from esbench.publish.leaderboard.table import leaderboard_rows
+    from esbench.results.entries import read_leaderboard, selected
 
     entries = read_leaderboard(Path(folder))
     chosen = set(map(id, selected(entries, listed(env), listed(algorithm))))

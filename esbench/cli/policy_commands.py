@@ -19,6 +19,7 @@ PANEL: Final = "Train and play"
     PANEL,
     playing.evaluate,
     "esbench eval results/runs/quick/CartPole-v1/openai_es/seed-0",
+    "esbench eval CartPole-v1/snes --seed 3",
     "esbench eval --random-policy Hopper-v5 --episodes 100",
     name="eval",
     optional="trial",
@@ -31,18 +32,14 @@ def _eval(
             metavar="ENV", help="Score uniformly random actions in this environment instead."
         ),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the random actions (default: 0).")
-    ] = None,
 ) -> None:
     """With --random-policy, only --episodes and --seed apply."""
     from esbench.cli.printing import returns_text
 
+    seed = values["seed"]
     if (values["trial"] is None) == (random_policy is None):
-        raise UsageError("expected either a trial's folder or --random-policy ENV")
+        raise UsageError("expected either a trial's folder, a row or --random-policy ENV")
     if random_policy is None:
-        if seed is not None:
-            raise UsageError(f"--seed {seed}: expected --random-policy ENV, not a trial")
         _score_again(values)
         return
     from esbench.engine.random_policy import random_policy_returns
@@ -73,7 +70,7 @@ def _score_again(values: Options) -> None:
             code = max(code, _left_out(folder, stored))
             continue
         scored += 1
-        name = f"{folder}: " if values["every"] else ""
+        name = f"{folder}: " if values["every"] or folder != Path(values["trial"]) else ""
         selected = ", selected as the best" if values["which"] == "best" else ""
         if stored.validated is not None:
             selected = f", final policy of generation {stored.validated}"

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from esbench.agents.acting import ActingPolicy, Environment, in_space
-from esbench.agents.agent import AgentSettings, agent_class, make_agent
+from esbench.agents.agent import AgentSettings, WeightedAgent, agent_class, make_agent
 from esbench.core.arrays import State, float_digest
 from esbench.core.errors import (
     USER_CODE_ERRORS,
@@ -139,6 +139,17 @@ class AgentTrainer(Trainer):
         generation = self.generation_of(which)
         seeds = held_out_seeds(self.spec.seed, self.spec.evaluation.episodes)
         return TrainedAgent(self.spec.environment, self._acting(), generation, seeds)
+
+    def weights(self) -> State | None:
+        """The arrays with which the policy acts; None if the agent has none."""
+        return self.agent.weights() if isinstance(self.agent, WeightedAgent) else None
+
+    def load_weights(self, weights: State, generation: int) -> None:
+        """Act with what ``weights`` returned after a generation; UsageError if it does not fit."""
+        if not isinstance(self.agent, WeightedAgent):
+            raise UsageError(f"{self.spec.algorithm.name} has no plain weights; expected none")
+        self.agent.load_weights(weights)
+        self.progress = replace(self.progress, generation=generation)
 
     def _is_spent(self, env_steps: int) -> bool:
         most = self.spec.budget.generations or math.inf

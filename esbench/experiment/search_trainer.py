@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -44,6 +44,26 @@ STATE: Final = {"algorithm", "progress", "gauge", "best", "stopped"}  # keys of 
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class StartingPolicy:
+    """The policy from which a trial starts.
+
+    Attributes:
+        spec: the specification that trained it.
+        template: the policy template.
+        center: its parameters, [P].
+        state: of the evaluator: observation statistics by lineage, and the reference batch.
+        lineage: that of its statistics.
+    """
+
+    spec: TrialSpec
+    template: Policy
+    center: Vector
+    state: State
+    lineage: int
+
+
+@final
 class SearchTrainer(Trainer):
     """The trainer of an ask/tell algorithm, whose workers play its populations.
 
@@ -57,10 +77,10 @@ class SearchTrainer(Trainer):
         pool: Engine | None = None,
         recorder: Recorder | None = None,
         folder: Path | None = None,
-        source: SearchTrainer | None = None,
+        start: StartingPolicy | None = None,
         ended: Ended | None = None,
     ) -> None:
-        """Prepare a trial, which may start from the policy of a ``source``, another trial.
+        """Prepare a trial, which may ``start`` from the policy of another one.
 
         Worker processes start when they are needed. UsageError if the environment, the policy or a
         setting is not supported.
@@ -72,10 +92,10 @@ class SearchTrainer(Trainer):
         generator = stream(spec.seed, Purpose.INITIALIZATION)
         cls = algorithm_class(spec.algorithm.name)
         center, shapes = self.template.initial_parameters(generator), self.template.shapes
-        if source is not None:
-            self._require_same_policy(source)
-            center = source.algorithm.averaged_center
-            self._evaluator.begin_with(source.state_dict(), source.algorithm.plan.center_lineage)
+        if start is not None:
+            self._require_same_policy(start)
+            center = start.center
+            self._evaluator.begin_with(start.state, start.lineage)
         self.algorithm: Algorithm[Any] = cls(spec.algorithm.settings, center, spec.seed, shapes)
         self._require_size(UsageError)
         if self.algorithm.needs_behaviors:
@@ -90,10 +110,10 @@ class SearchTrainer(Trainer):
         self._needs_check = not (is_fast and is_proven(spec.environment))
         self._begun_at: int | None = None  # steps before the validation or probes of a generation
 
-    def _require_same_policy(self, source: SearchTrainer) -> None:
-        start, spec = source.spec, self.spec
+    def _require_same_policy(self, given: StartingPolicy) -> None:
+        start, spec = given.spec, self.spec
         changed = differences(*(each.as_json()["policy"] for each in (start, spec)))
-        sizes = [(each.num_inputs, each.num_outputs) for each in (source.template, self.template)]
+        sizes = [(each.num_inputs, each.num_outputs) for each in (given.template, self.template)]
         if not changed and sizes[0] != sizes[1]:
             changed = [f"inputs and outputs were {sizes[0]}, are now {sizes[1]}"]
         if changed:
@@ -101,6 +121,12 @@ class SearchTrainer(Trainer):
                 f"init_from: the policy of {start.environment.id} is not that of "
                 f"{spec.environment.id}: {'; '.join(changed)}; expected the same policy"
             )
+
+    def as_start(self) -> StartingPolicy:
+        """The last policy, for another trial to start from."""
+        lineage = self.algorithm.plan.center_lineage
+        center, state = self.algorithm.averaged_center, self.state_dict()
+        return StartingPolicy(self.spec, self.template, center, state, lineage)
 
     def policy(self, which: Which = "last") -> TrainedPolicy:
         """As the base class says; its parameters are those of the center."""

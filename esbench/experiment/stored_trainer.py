@@ -18,9 +18,11 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.backend import GYMNASIUM
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.final_policy import HeldOutScore, Which
-from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.published_policy import PublishedSearch, load_published, published_policy
+from esbench.experiment.search_trainer import SearchTrainer, StartingPolicy
 from esbench.experiment.trainer import Ended, Recorder, Trainer
 from esbench.grids.trial_spec import StartSpec, TrialSpec
+from esbench.results.policy_files import Published, find_policy, is_row_name
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.trial_folder import TrialFolder, keep_selected_score, recorded_score
 
@@ -54,15 +56,20 @@ def require_trusted_trials(specs: Iterable[Json], source: object, trusted: bool)
     starts = dict.fromkeys(spec["init_from"]["trial"] for spec in every if spec.get("init_from"))
     for start in starts:
         with contextlib.suppress(UsageError):  # reported by ``make_trainer``
+            if is_row_name(start):
+                every.append(find_policy(start).entry.spec)
+                continue
             every.append(TrialFolder(Path(start)).description()["spec"])
     require_trusted(every, source, trusted)
 
 
-def _source(spec: TrialSpec, start: StartSpec) -> SearchTrainer:
-    """The closed trainer of the trial that ``spec`` starts from, in the recorded state."""
+def _source(spec: TrialSpec, start: StartSpec) -> StartingPolicy:
+    """The policy that ``spec`` starts from, in the recorded state."""
     if getattr(spec.algorithm.settings, "center_init", None) is not None:
         raise UsageError("init_from: the algorithm has a center_init too; expected one of them")
     try:
+        if is_row_name(start.trial):
+            return _of_row(start)
         with (
             WorkerPool(1) as pool,
             stored_trainer(TrialFolder(Path(start.trial)), pool, start.generation) as source,
@@ -74,9 +81,22 @@ def _source(spec: TrialSpec, start: StartSpec) -> SearchTrainer:
                     f"generation {start.generation} has the digest {digest}; expected the recorded "
                     f"one, {start.digest}"
                 )
-            return source
+            return source.as_start()
     except UsageError as error:
         raise UsageError(f"init_from = {start.trial!r}: {error}") from None
+
+
+def _of_row(start: StartSpec) -> StartingPolicy:
+    """The published policy of a row that training starts from."""
+    found = find_policy(start.trial)
+    if found.digest != start.digest:
+        raise UsageError(
+            f"the row has the digest {found.digest}; expected the recorded one, {start.digest}"
+        )
+    spec = found.entry.to_cell().trial_spec(found.seed)
+    policy = published_policy(spec, found.arrays, found.generation)
+    assert isinstance(policy, PublishedSearch), "latest_start refuses agents"
+    return policy.as_start(found.entry.runs[found.run].env_steps)
 
 
 def backend_of(spec: TrialSpec) -> str:
@@ -122,6 +142,22 @@ def evaluate_trial(
     if not comparable:
         return StoredScore(score, reached, None, None, validated)
     return StoredScore(score, reached, result["score"], score.is_identical(result), validated)
+
+
+def evaluate_row(
+    found: Published, pool: Engine, episodes: int | None = None, trusted: bool = False
+) -> StoredScore:
+    """As ``evaluate_trial``, of the published policy of a row.
+
+    UsageError if it does not fit, or the row names code that is not trusted.
+    """
+    score = load_published(found, trusted).play(pool, episodes)
+    returns, lengths = (found.arrays[name].tolist() for name in ("returns", "lengths"))
+    if score.returns.size != len(returns):
+        return StoredScore(score, found.generation, None, None)
+    recorded = found.entry.cell.trials[found.run].score
+    is_same = score.is_identical({"returns": returns, "lengths": lengths})
+    return StoredScore(score, found.generation, recorded, is_same)
 
 
 def keep_best(path: Path, stored: StoredScore) -> None:

@@ -21,6 +21,7 @@ from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
 from esbench.grids.trial_spec import DEFAULT_LABEL, StartSpec, TrialSpec, cell_name
+from esbench.results.policy_files import find_policy, is_row_name
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.origin import mixture
@@ -222,9 +223,14 @@ def grid_trials(grid: Grid, out: Path, source: str) -> list[Trial]:
 
 
 def latest_start(path: str | Path | None) -> StartSpec | None:
-    """The latest checkpoint of a trial, which UsageError says is missing; None without a path."""
+    """The policy of a row, or the latest checkpoint of a trial; None without a path.
+
+    UsageError if there is none, or it is that of an agent.
+    """
     if path is None:
         return None
+    if is_row_name(str(path)):
+        return _start_of_row(str(path))
     folder = TrialFolder(Path(path))
     try:
         generation = folder.saved_generation()
@@ -235,6 +241,16 @@ def latest_start(path: str | Path | None) -> StartSpec | None:
     except UsageError as error:
         raise UsageError(f"init_from = {str(path)!r}: {error}") from None
     return StartSpec(trial=str(folder.path), generation=generation, digest=digest)
+
+
+def _start_of_row(name: str) -> StartSpec:
+    try:
+        found = find_policy(name)
+        if found.entry.is_agent:
+            raise UsageError(f"{found.entry.algorithm} is an agent; expected a row of a search")
+    except UsageError as error:
+        raise UsageError(f"init_from = {name!r}: {error}") from None
+    return StartSpec(trial=found.name, generation=found.generation, digest=found.digest)
 
 
 def trial_at(spec: TrialSpec, environment: str, algorithm: str, policy: str, out: Path) -> Trial:

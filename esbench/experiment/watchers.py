@@ -10,10 +10,10 @@ from typing import Final, Literal, Protocol, TypeAlias, final
 
 from esbench.core.clock import RunningTime
 from esbench.core.errors import UsageError, UserCodeError, require_finite, require_integer, shown
-from esbench.core.json_text import Json
 from esbench.core.settings import MOST
 from esbench.core.user_code import import_object
 from esbench.experiment.trials import Trial
+from esbench.grids.stored_spec import target_reason
 from esbench.store.generation_record import GenerationRecord
 
 
@@ -101,13 +101,7 @@ class TargetReturn:
     @property
     def reason(self) -> str:
         """How the reason of a stop at this target begins."""
-        return f"the center's return reached {self.target:g} ("
-
-
-def at_target(spec: Json, stopped: str | None) -> bool:
-    """Whether training has stopped because it reached the target of its budget."""
-    target = spec["budget"]["target_return"]
-    return target is not None and (stopped or "").startswith(TargetReturn(target).reason)
+        return target_reason(self.target)
 
 
 Outcome: TypeAlias = Literal["done", "skipped", "failed", "elsewhere"]

@@ -55,6 +55,17 @@ def stored_spec(content: Json, source: str, trusted: bool = False) -> TrialSpec:
     return spec
 
 
+def target_reason(target: float) -> str:
+    """How the reason of a stop at the target of a budget begins."""
+    return f"the center's return reached {target:g} ("
+
+
+def at_target(spec: Json, stopped: str | None) -> bool:
+    """Whether training has stopped because it reached the target of its budget."""
+    target = spec["budget"]["target_return"]
+    return target is not None and (stopped or "").startswith(target_reason(target))
+
+
 def require_possible(
     spec: TrialSpec, generations: float, env_steps: float, stopped: str | None, source: str
 ) -> None:

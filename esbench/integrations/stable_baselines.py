@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 
 from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment
-from esbench.agents.agent import Agent, register_agent
+from esbench.agents.agent import WeightedAgent, register_agent
 from esbench.agents.model_policy import ModelPolicy
 from esbench.core.arguments import received
 from esbench.core.arrays import State
@@ -38,6 +38,12 @@ torch: Any = LazyModule("torch")
 
 _LINEAR: Final = re.compile(r"lin_(\d+(\.\d*)?(e-?\d+)?)")
 _COUNTERS: Final = ("num_timesteps", "_n_updates", "_n_calls", "_episode_num")
+# Networks in the policy that learn only, by the start of their names.
+_NOT_ACTING: Final = (
+    *("value_net", "mlp_extractor.value_net", "vf_features_extractor", "log_std"),
+    *("critic", "actor_target", "q_net_target"),
+)
+_MOMENTS: Final = ("mean", "var")
 _REPLAYED: Final = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 
@@ -52,7 +58,7 @@ class _OfSignature:
         return settings_of(owner.library_class())
 
 
-class StableBaselines(Agent, ABC):
+class StableBaselines(WeightedAgent, ABC):
     """An algorithm of Stable-Baselines3."""
 
     Settings: ClassVar[Any] = _OfSignature()
@@ -199,6 +205,37 @@ class StableBaselines(Agent, ABC):
         model.action_space.np_random.bit_generator.state = state["action_stream"]
         self._streams = {name: state[name] for name in ("torch_stream", "numpy_stream")}
 
+    @final
+    def weights(self) -> State:
+        """The parameters of the networks that act, and mean and variance of the observations."""
+        found: State = {}
+        for name, value in plain(self._model.policy.state_dict()).items():
+            if not name.startswith(_NOT_ACTING):
+                found[f"weights.{name}"] = np.asarray(value, np.float32)
+        for name, running in self._observed().items():
+            for part in _MOMENTS:
+                found[f"statistics.{name}.{part}"] = np.array(getattr(running, part), np.float64)
+        return found
+
+    @final
+    def load_weights(self, weights: State) -> None:
+        """As the base class says; networks that do not act keep their values."""
+        expected = self.weights()
+        for name in {**expected, **weights}:
+            seen, known = (_shape(each.get(name)) for each in (weights, expected))
+            if seen != known:
+                raise UsageError(f"{name} of shape {seen}: the policy has {known}")
+        own = plain(self._model.policy.state_dict())
+        own |= {name: weights[f"weights.{name}"] for name in own if f"weights.{name}" in weights}
+        self._model.policy.load_state_dict(as_tensors(own))
+        for name, running in self._observed().items():
+            for part in _MOMENTS:
+                setattr(running, part, np.array(weights[f"statistics.{name}.{part}"]))
+
+    def _observed(self) -> dict[str, Any]:
+        """The running means and variances of observations."""
+        return {k: each for k, each in self._running().items() if k.startswith("obs_rms")}
+
     def _running(self) -> dict[str, Any]:
         """The running means and variances of VecNormalize; a Dict has one for each key."""
         found: dict[str, Any] = {}
@@ -298,6 +335,10 @@ def _argument(name: str, value: Any) -> Any:
 def _linear(start: float, remaining: float) -> float:
     """A schedule from ``start`` to 0; ``remaining`` falls from 1 to 0 over the budget."""
     return start * remaining
+
+
+def _shape(array: Any) -> str:
+    return "none" if array is None else str([*array.shape])
 
 
 def _noise(deviation: float, space: Any) -> Any:

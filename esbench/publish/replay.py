@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 
 from esbench.core.arrays import float_digest
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.engine import Engine
-from esbench.publish.leaderboard.entries import Entry
-from esbench.publish.leaderboard.policies import (
-    Arrays,
-    PublishedPolicy,
-    policies_file,
-    read_policies,
-)
+from esbench.experiment.published_policy import published_policy
 from esbench.publish.reproduce import RecordedCell
 from esbench.publish.verification import SCORE_ONLY, Rerun, RerunOutcome, Verification
+from esbench.results.entries import Entry
+from esbench.results.policy_files import Arrays, policies_file, read_policies
 from esbench.results.statistics.significance import LEVEL, p_different
 from esbench.store.origin import changes, origin_of
 from esbench.store.provenance import provenance
@@ -27,47 +25,75 @@ from esbench.store.provenance import provenance
 SAME: Final = "packages and processor are the recorded ones, so every return must be equal"
 
 
+@final
+@dataclass(frozen=True)
+class Replay:
+    """The chosen seeds of a row whose policies are played again, and their arrays.
+
+    ``missing`` are chosen seeds without a published policy.
+    """
+
+    cell: RecordedCell
+    policies: dict[int, Arrays]
+    missing: tuple[int, ...]
+
+    @property
+    def env_steps(self) -> int:
+        """The steps of the recorded episodes."""
+        return int(sum(arrays["lengths"].sum() for arrays in self.policies.values()))
+
+
 def has_policies(entries: Sequence[Entry], place: Path) -> list[Entry]:
     """The rows whose policies are published; UsageError if there is none."""
     found = [entry for entry in entries if entry.policies is not None]
+    if not found and len(entries) == 1:
+        raise UsageError(f"{entries[0].name}: {entries[0].why_unpublished}")
     if not found:
+        states = Counter(entry.policies_state for entry in entries)
+        reasons = ", ".join(f"{state}: {count}" for state, count in states.items())
         raise UsageError(
-            f"{place}: none of the chosen rows has published policies; without --replay, their "
-            "seeds are trained again"
+            f"{place}: none of the {len(entries)} chosen rows has published policies ({reasons}); "
+            "without --replay, their seeds are trained again"
         )
     return found
 
 
-def play_again(
-    cells: Iterable[RecordedCell],
-    leaderboard: Path,
-    pool: Engine,
-    announce: Callable[[Verification], None],
-) -> None:
-    """Play the policies of the chosen seeds of published rows, and announce every verdict.
-
-    Where a return differs, as it may on another processor, a permutation test compares the returns
-    of the episodes of a seed with the recorded ones.
+def read_replays(cells: Iterable[RecordedCell], leaderboard: Path) -> list[Replay]:
+    """The published policies of the chosen seeds of rows.
 
     Raises:
-        UsageError: a row has no policies, or their file is missing, damaged or of another row.
+        UsageError: a row has no policies of them, or their file is missing, damaged or of another
+            row.
     """
-    found = [(cell, _policies(cell, leaderboard)) for cell in cells]
-    for cell, policies in found:
-        announce(_verdict(cell, policies, pool))
+    return [_read(cell, leaderboard) for cell in cells]
 
 
-def _policies(cell: RecordedCell, leaderboard: Path) -> dict[int, Arrays]:
+def _read(cell: RecordedCell, leaderboard: Path) -> Replay:
     assert cell.entry is not None
     path = policies_file(cell.entry, leaderboard)
     policies = read_policies(cell.entry, path)
-    for seed in cell.chosen:
-        if seed not in policies:
-            raise UsageError(f"{path} lacks seed {seed}; expected one of {sorted(policies)}")
-        arrays, run = policies[seed], cell.entry.runs[cell.entry.seeds.index(seed)]
+    chosen = {seed: policies[seed] for seed in cell.chosen if seed in policies}
+    if not chosen:
+        seeds = ", ".join(map(str, cell.chosen))
+        raise UsageError(f"{path} lacks seed {seeds}; expected one of {sorted(policies)}")
+    for seed, arrays in chosen.items():
+        run = cell.entry.runs[cell.entry.seeds.index(seed)]
         if float_digest(arrays["returns"], arrays["lengths"]) != run.episodes_digest:
             raise UsageError(f"{path}: the episodes of seed {seed} are not those of the row")
-    return policies
+    missing = tuple(seed for seed in cell.chosen if seed not in chosen)
+    return Replay(replace(cell, chosen=tuple(chosen)), chosen, missing)
+
+
+def play_again(
+    replays: Iterable[Replay], pool: Engine, announce: Callable[[Verification], None]
+) -> None:
+    """Play the held-out episodes of published policies, and announce the verdict of every row.
+
+    Where a return differs, as it may on another processor, a permutation test compares the returns
+    of the episodes of a seed with the recorded ones. UsageError if arrays do not fit their row.
+    """
+    for each in replays:
+        announce(_verdict(each.cell, each.policies, pool))
 
 
 def _verdict(cell: RecordedCell, policies: dict[int, Arrays], pool: Engine) -> Verification:
@@ -75,7 +101,7 @@ def _verdict(cell: RecordedCell, policies: dict[int, Arrays], pool: Engine) -> V
     for seed in cell.chosen:
         arrays = policies[seed]
         try:
-            score = PublishedPolicy(cell.cell.trial_spec(seed), arrays).play(pool)
+            score = published_policy(cell.cell.trial_spec(seed), arrays).play(pool)
         except TrainingError as error:
             problems.append(f"seed {seed}: {error}")
             continue

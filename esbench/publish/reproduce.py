@@ -21,16 +21,9 @@ from esbench.engine.engine import Engine
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.run_trial import check_spec
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
-from esbench.experiment.watchers import Stop, at_target
-from esbench.grids.stored_spec import require_possible
+from esbench.experiment.watchers import Stop
+from esbench.grids.stored_spec import at_target, require_possible
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.leaderboard.entries import (
-    PLAYED,
-    TRAINED,
-    Entry,
-    EntryRun,
-    run_summary,
-)
 from esbench.publish.verification import (
     MIN_TESTED_RUNS,
     SCORE_ONLY,
@@ -42,6 +35,13 @@ from esbench.publish.verification import (
     fewest_runs,
 )
 from esbench.results.cell import Cell
+from esbench.results.entries import (
+    PLAYED,
+    TRAINED,
+    Entry,
+    EntryRun,
+    run_summary,
+)
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.store.generation_record import GenerationRecord

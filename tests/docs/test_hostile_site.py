@@ -14,7 +14,7 @@ from hostile_texts import HOSTILE
 from programs import chromium
 
 from esbench.core.escape import one_line
-from esbench.publish.leaderboard.entries import Entry, as_file
+from esbench.results.entries import Entry, as_file
 
 pytestmark = pytest.mark.skipif("ESBENCH_SITE" not in os.environ, reason="Sphinx is not installed")
 CONF = Path(__file__).parents[2] / "docs" / "conf.py"

@@ -18,11 +18,11 @@ from esbench.environments.episode_check import is_deterministic
 from esbench.experiment.stored_trainer import make_trainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.diagnosis import diagnose
-from esbench.publish.leaderboard.entries import Entry, read_leaderboard
 from esbench.publish.leaderboard.suites import read_suite
 from esbench.publish.leaderboard.table import leaderboard_rows, leaderboard_sheet
 from esbench.publish.tables.score_table import score_table, sheet
 from esbench.publish.tables.table_notes import EQUAL_EPISODES, ONE_EPISODE
+from esbench.results.entries import Entry, read_leaderboard
 from esbench.store.find_trials import find_trials
 
 FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'

@@ -9,7 +9,7 @@ import pytest
 from esbench.core.errors import UsageError
 from esbench.grids.stored_spec import require_possible, stored_spec
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.leaderboard.entries import read_leaderboard
+from esbench.results.entries import read_leaderboard
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 HUGE = 10**13

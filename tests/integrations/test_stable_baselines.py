@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
+from esbench.experiment.published_policy import arrays_of, published_policy
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
@@ -40,8 +42,13 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     "a2c": {"n_envs": 1},
     "dqn": {"learning_starts": 50},
-    "sac": {"learning_starts": 50, "batch_size": 16},
-    "td3": {"learning_starts": 50, "batch_size": 16, "action_noise_std": 0.1},
+    "sac": {"learning_starts": 50, "batch_size": 16, "policy_kwargs": {"net_arch": [16]}},
+    "td3": {
+        "learning_starts": 50,
+        "batch_size": 16,
+        "action_noise_std": 0.1,
+        "policy_kwargs": {"net_arch": [16]},
+    },
     "sb3_ars": {"n_delta": 1},
     "sb3_trpo": {"n_steps": 64, "batch_size": 64},
 }
@@ -127,6 +134,11 @@ def test_rows_are_at_exact_steps_and_a_loaded_state_has_the_same_policy(
         assert np.isfinite([row.center_return for row in trainer.history]).all()
         state: Any = trainer.state_dict()
         score, history = trainer.evaluate(), list(trainer.history)
+        arrays = arrays_of(trainer)
+    assert isinstance(arrays, dict)  # in plain weights
+    published = published_policy(spec, arrays, generation=3)
+    assert published.play(pool).returns.tolist() == score.returns.tolist()
+    assert published.policy.generation == 3
     with AgentTrainer(spec, pool) as again:
         again.load_state_dict(state, history)
         assert again.evaluate().returns.tolist() == score.returns.tolist()
@@ -175,7 +187,10 @@ def test_a_dict_of_observations_is_normalized_and_resumes(name: str, pool: Worke
         trainer.train()
         state: Any = trainer.state_dict()
         again.load_state_dict(state, trainer.history)
-        assert again.evaluate().returns.tolist() == trainer.evaluate().returns.tolist()
+        arrays: Any = trainer.weights()
+        returns = trainer.evaluate().returns.tolist()
+        assert again.evaluate().returns.tolist() == returns
+        assert published_policy(spec, arrays).play(pool).returns.tolist() == returns
         loaded: Any = again.state_dict()
         np.testing.assert_equal(loaded["agent"], state["agent"])
         assert {"obs_rms.near", "obs_rms.far"} <= set(state["agent"]["statistics"])
@@ -282,7 +297,7 @@ def test_the_librarys_policy_is_a_setting() -> None:
 
 def test_the_commands_train_verify_and_render_an_agent(esbench: Run) -> None:
     run = [
-        "run", "--env", "CartPole-v1", "--algorithm", "ppo", "--seeds", "0", "--env-steps", "200",
+        "run", "--env", "CartPole-v1", "--algorithm", "ppo", "--seeds", "0-2", "--env-steps", "200",
         "--out", "out", "--workers", "1", "--quiet", "--set", "evaluation.episodes=2",
         "--set", "algorithms.ppo.row_steps=100", "--set", "algorithms.ppo.n_steps=64",
     ]  # fmt: skip
@@ -294,6 +309,19 @@ def test_the_commands_train_verify_and_render_an_agent(esbench: Run) -> None:
     assert (code, "identical" in said) == (0, True)
     code, _, said = esbench("export", trial)
     assert code == 2
+    assert esbench("submit", "out", "--out", "results/leaderboard")[0] == 0
+    code, said, _ = esbench("verify", "--replay", "--all")
+    assert (code, "identical: 3 trials, every return" in " ".join(said.split())) == (0, True)
+    row = ["CartPole-v1/ppo", "--seed", "2"]
+    assert "identical" in esbench("eval", *row)[1]
+    assert esbench("render", *row, "--out", "row.gif", "--max-steps", "3")[0] == 0
+    assert esbench("export", *row)[0] == 2
+    played = package.load_policy(row[0], seed=2)
+    assert played.act(np.zeros(4, np.float32)) in (0, 1)
+    start = ["--set", f"init_from={row[0]}", "--out", "warm"]
+    code, _, said = esbench("run", "--env", "CartPole-v1", "--algorithm", "snes", *start)
+    assert (code, said.count("\n"), "agent" in said) == (2, 1, True)
+    shutil.rmtree("results")
     longer = [{"200": "300"}.get(word, word) for word in run]
     before = files(Path("out"))
     code, _, said = esbench(*longer, "--extend")  # the schedules of the file span the budget

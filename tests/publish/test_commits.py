@@ -14,7 +14,7 @@ from esbench.core.errors import UsageError
 from esbench.core.escape import printable
 from esbench.core.json_text import SEAL, as_text, sealed
 from esbench.core.settings import parse
-from esbench.publish.leaderboard.entries import as_file
+from esbench.results.entries import as_file
 from esbench.store.origin import COMMIT, Origin
 
 

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from esbench.core.errors import UsageError
-from esbench.publish.leaderboard.entries import Entry, read_entry
 from esbench.publish.leaderboard.films import (
     INDEX,
     MOST_BYTES,
@@ -20,7 +19,8 @@ from esbench.publish.leaderboard.films import (
     films_of,
     read_films,
 )
-from esbench.publish.leaderboard.policies import find_episode, find_policies, policies_folder
+from esbench.results.entries import Entry, read_entry
+from esbench.results.policy_files import find_episode, find_policies, policies_folder
 from esbench.results.statistics.estimates import Pick
 from esbench.video.render_trial import FilmLimits
 

@@ -33,14 +33,6 @@ from esbench.experiment.trials import open_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.leaderboard import submit as submissions
-from esbench.publish.leaderboard.entries import (
-    Entry,
-    as_file,
-    read_entry,
-    read_leaderboard,
-    selected,
-    spaced_generations,
-)
 from esbench.publish.leaderboard.submit import (
     NO_RESULT,
     SubmitAction,
@@ -56,6 +48,14 @@ from esbench.publish.leaderboard.table import (
 )
 from esbench.publish.tables.render_table import records
 from esbench.results.cell import Cell
+from esbench.results.entries import (
+    Entry,
+    as_file,
+    read_entry,
+    read_leaderboard,
+    selected,
+    spaced_generations,
+)
 from esbench.store.origin import CODE
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"

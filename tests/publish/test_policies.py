@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,33 +12,40 @@ import pytest
 from command_line import Run
 from safetensors.numpy import load_file, save_file
 
-from esbench import export, load_policy
+from esbench import export, load_policy, make_trainer
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import episode
 from esbench.publish import replay as module
-from esbench.publish.leaderboard import policies as policies_of_rows
-from esbench.publish.leaderboard.entries import as_file, read_entry
-from esbench.publish.leaderboard.policies import find_policy, policies_folder, read_policies
 from esbench.publish.leaderboard.submit import SubmitAction, submit
-from esbench.publish.replay import play_again
+from esbench.publish.replay import play_again, read_replays
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification
+from esbench.results import policy_files as policies_of_rows
+from esbench.results.entries import as_file, read_entry
+from esbench.results.policy_files import find_policy, policies_folder, read_policies
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 
 
+@pytest.fixture(scope="module")
+def submitted(trained_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("submitted")
+    submit(trained_once, folder / "board")
+    return folder
+
+
 @pytest.fixture
-def board(trained: Path, tmp_path: Path) -> Path:
-    submit(trained, tmp_path / "board")
-    return tmp_path / "board"
+def board(submitted: Path, tmp_path: Path) -> Path:
+    """The leaderboard of a cell, with its policies."""
+    return Path(shutil.copytree(submitted, tmp_path / "results") / "board")
 
 
 def replayed(board: Path) -> list[Verification]:
     entries = [read_entry(path) for path in sorted(board.glob("*.json"))]
     found: list[Verification] = []
     with WorkerPool(1) as pool:
-        play_again(draw_sample(entries, None, 0), board, pool, found.append)
+        play_again(read_replays(draw_sample(entries, None, 0), board), pool, found.append)
     return found
 
 
@@ -52,9 +60,9 @@ def test_published_policies_play_the_recorded_episodes(board: Path) -> None:
     ("environment", "policy"),
     [
         ("HalfCheetah-v5", {"template": "linear", "normalize_observations": True}),
-        ("esbench/Pong-v5", {
-            "template": "small_conv", "hidden": [2], "virtual_batch_norm": True,
-            "reference_size": 4,
+        ("doubles:Pictures-v0", {
+            "template": "small_conv", "layers": [[3, 4, 2]], "hidden": [2],
+            "virtual_batch_norm": True, "reference_size": 4,
         }),
     ],
 )  # fmt: skip
@@ -83,7 +91,7 @@ def test_a_row_without_policies_gets_those_of_seeds_that_are_trained_again(
     entry = read_entry(path)
     path.write_bytes(as_file(entry.model_copy(update={"policies": None})))
     policies.unlink()
-    with pytest.raises(UsageError, match="no policies are published"):
+    with pytest.raises(UsageError, match="not published yet"):
         replayed(board)
     assert submit(trained, board) == {path: SubmitAction.EXTENDED}
     assert (path.read_bytes(), policies.read_bytes()) == before
@@ -215,13 +223,14 @@ def test_a_row_is_a_policy_to_load_render_and_export(
     assert export(name, trust=True)["environment"] == "doubles:Walk-v0"
     assert (tmp_path / "policy.pt2").exists()
     for wrong in (f"{name}#0", "doubles:Walk-v0/snes", "CartPole-v1/openai_es"):
-        with pytest.raises(UsageError, match="is no row with published policies"):
+        with pytest.raises(UsageError, match="no row of|more than one"):
             load_policy(wrong)
     with pytest.raises(UsageError, match=f"did you mean {name!r}"):
         load_policy("doubles:Walk-v0/opnai_es")
-    for command in (["eval", name], ["verify", "--replay", "out"]):
-        code, _, error = esbench(*command)
-        assert (code, error.count("\n"), "policies of" in error) == (2, 1, True)
+    assert "identical to the recorded score" in esbench("eval", name, "--seed", "2", "--trust")[1]
+    (tmp_path / "out").mkdir()
+    code, _, error = esbench("verify", "--replay", "out")
+    assert (code, error.count("\n"), "policies of" in error) == (2, 1, True)
     for options in ({"seed": 7}, {"generation": 3}, {"which": "best"}):
         with pytest.raises(UsageError, match="expected"):
             load_policy(name, trust=True, **options)
@@ -230,6 +239,30 @@ def test_a_row_is_a_policy_to_load_render_and_export(
     monkeypatch.setattr(policies_of_rows, "PLACES", [tmp_path / "nothing"])
     with pytest.raises(UsageError, match="expected a checkout of esbench"):
         load_policy(name)
+
+
+@pytest.mark.parametrize(("suffix", "seed"), [("/seed-2", 2), ("", 0)])
+def test_training_starts_from_the_policy_of_a_row(
+    board: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, seed: int
+) -> None:
+    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
+    (path,) = board.glob("*.json")
+    name, entry = "doubles:Walk-v0/openai_es", read_entry(path)
+    found = find_policy(f"{name}{suffix}")
+    with make_trainer(
+        "snes", env="doubles:Walk-v0", seed=seed, workers=1, init_from=name + suffix, trust=True,
+        evaluation={"episodes": 12},
+    ) as trainer:  # fmt: skip
+        start = trainer.spec.init_from
+        assert start is not None
+        assert start.trial == f"{name}#{entry.variant}/seed-{seed}"
+        assert start.digest == entry.cell.trials[seed].last_digest
+        assert trainer.evaluate().returns == pytest.approx(found.arrays["returns"], rel=1e-5)
+        trainer.train(env_steps=50)
+        state: Any = trainer.state_dict()
+    if trainer.spec.policy and trainer.spec.policy.settings.normalize_observations:
+        steps = entry.runs[seed].env_steps
+        assert min(each["count"] for each in state["statistics"].values()) >= steps
 
 
 def test_three_random_published_policies_play_their_episodes(esbench: Run) -> None:

@@ -23,7 +23,6 @@ from esbench.core.errors import DamagedTrialError, TrainingError, UsageError
 from esbench.core.units import format_steps
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.stored_trainer import evaluate_trial
-from esbench.publish.leaderboard.entries import read_leaderboard
 from esbench.publish.reproduce import (
     LONGER,
     RecordedCell,
@@ -42,6 +41,7 @@ from esbench.publish.verification import (
     sentences,
     smallest_p,
 )
+from esbench.results.entries import read_leaderboard
 from esbench.results.statistics.quantile_bounds import mean_bounds
 from esbench.results.statistics.significance import p_different
 from esbench.store import provenance

@@ -15,7 +15,6 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import Table
 from esbench.core.units import format_number, format_share
 from esbench.publish.figures.drawing import Drawing
-from esbench.publish.leaderboard.entries import Entry, as_file
 from esbench.publish.leaderboard.suites import (
     SettingsOrigin,
     Suite,
@@ -24,6 +23,7 @@ from esbench.publish.leaderboard.suites import (
     suite_drawings,
     suite_names,
 )
+from esbench.results.entries import Entry, as_file
 from esbench.results.statistics.estimates import iqm
 
 

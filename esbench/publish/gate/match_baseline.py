@@ -12,7 +12,7 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.units import counted
-from esbench.experiment.watchers import at_target
+from esbench.grids.stored_spec import at_target
 from esbench.grids.trial_spec import differences
 from esbench.results.baselines import NO_DIGESTS, changed_code_of, without_settings
 from esbench.results.cell import Cell

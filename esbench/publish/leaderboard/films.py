@@ -11,7 +11,7 @@ from esbench.core.errors import UsageError
 from esbench.core.files import read_bytes, read_json, safe_name
 from esbench.core.settings import Settings, parse
 from esbench.core.units import counted, format_number
-from esbench.publish.leaderboard.entries import Entry
+from esbench.results.entries import Entry
 from esbench.results.statistics.estimates import Pick
 
 INDEX: Final = "films.json"

@@ -20,29 +20,24 @@ from esbench.core.units import counted
 from esbench.core.user_code import require_trusted
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.published_policy import arrays_of, published_policy
 from esbench.experiment.stored_trainer import stored_trainer
 from esbench.grids.trial_spec import TrialSpec
-from esbench.publish.leaderboard.entries import (
+from esbench.results.baselines import OWN_MEAN, FrozenTrial, freeze_cell
+from esbench.results.cell import Cell
+from esbench.results.entries import (
     Entry,
     EntryCurves,
     EntryRun,
+    LeftOut,
     as_file,
     checked_entry,
     read_entry,
     run_summary,
     why_unrepeatable,
 )
-from esbench.publish.leaderboard.policies import (
-    Arrays,
-    PublishedPolicy,
-    arrays_of,
-    policies_file,
-    read_policies,
-)
-from esbench.publish.leaderboard.policies import as_file as policies_as_file
-from esbench.results.baselines import OWN_MEAN, FrozenTrial, freeze_cell
-from esbench.results.cell import Cell
+from esbench.results.policy_files import Arrays, policies_file, read_policies
+from esbench.results.policy_files import as_file as policies_as_file
 from esbench.results.sources import done_cells
 from esbench.results.statistics.curves import align, on_grid
 from esbench.store.generation_record import GenerationRecord
@@ -66,6 +61,9 @@ NO_RESULT: Final = {
     **dict.fromkeys(("--track", "--record", "--episode-timeout", "--trial-timeout"), True),
     "--quiet": False,
 }
+
+
+_EXTENDED: Final = ("seeds", "policies", "policies_left_out")
 
 
 class SubmitAction(StrEnum):
@@ -107,6 +105,7 @@ def make_entry(cell: Cell, pool: Engine) -> tuple[Entry, dict[int, Arrays]]:
     UsageError as ``submit``.
     """
     played = {run.seed: check_trial(run.folder, pool) for run in cell.runs}
+    left_out = next((each for each in played.values() if isinstance(each, LeftOut)), None)
     origins: list[Origin] = []
     frozen = freeze_cell(cell, origins)
     in_run = {"first_digests": (), "stopped": None}  # which ``EntryRun`` has
@@ -125,8 +124,9 @@ def make_entry(cell: Cell, pool: Engine) -> tuple[Entry, dict[int, Arrays]]:
         origins=tuple(origins),
         own_code=dict(sorted(code.items())),
         commands=tuple(commands),
+        policies_left_out=left_out,
     )
-    return entry, {seed: arrays for seed, arrays in played.items() if arrays is not None}
+    return entry, {seed: found for seed, found in played.items() if isinstance(found, dict)}
 
 
 def cautions(entry: Entry) -> list[str]:
@@ -155,9 +155,10 @@ def command_of_results(command: str) -> str:
     return shlex.join(kept)
 
 
-def check_trial(trial: TrialFolder, pool: Engine) -> Arrays | None:
-    """The arrays of the final policy of a trial, if it has few, with its held-out episodes.
+def check_trial(trial: TrialFolder, pool: Engine) -> Arrays | LeftOut | None:
+    """The arrays of the final policy of a trial, with its held-out episodes, or why not.
 
+    None if the policy has other returns here, with other versions or on another processor.
     UsageError if specification, rows, checkpoint and result of a trial do not agree.
     """
     spec, result, description = trial.spec(), trial.result(), trial.description()
@@ -200,18 +201,21 @@ def _check_budget(trial: TrialFolder, spec: TrialSpec, rows: Sequence[Generation
     raise UsageError(f"{trial.path}: {seen}; expected the end at the budget of {budget.env_steps}")
 
 
-def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> Arrays | None:
+def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> Arrays | LeftOut | None:
     """As ``check_trial``: UsageError if the policy does not get the recorded returns, here."""
     if spec.is_agent and trial.load_checkpoint() is None:
-        return None  # an agent without state_dict
+        return LeftOut.NO_WEIGHTS  # an agent without state_dict
     result, description = trial.result(), trial.description()
     with stored_trainer(trial, pool) as trainer:
         if (reached := trainer.progress.generation) != result["generations"]:
             raise UsageError(
                 f"{trial.path}: the checkpoint is of generation {reached}; expected the last"
             )
-        arrays = arrays_of(trainer) if isinstance(trainer, SearchTrainer) else None
-        score = PublishedPolicy(spec, arrays).play(pool) if arrays else trainer.evaluate()
+        arrays = arrays_of(trainer)
+        if isinstance(arrays, LeftOut):
+            score = trainer.evaluate()
+        else:
+            score = published_policy(spec, arrays).play(pool)
     here = origin_of(provenance(spec))  # now that its environment is registered
     excused = differences_within(description) or changes(origin_of(description), here)
     if not score.is_identical(result) and not excused:
@@ -220,7 +224,9 @@ def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> Arrays
             f"on the versions and the processor of training; expected {result['score']:g} and the "
             "returns in result.json"
         )
-    if arrays is None or not score.is_identical(result):
+    if isinstance(arrays, LeftOut):
+        return arrays
+    if not score.is_identical(result):
         return None
     episodes = {name: np.array(result[name], np.float64) for name in ("returns", "lengths")}
     return arrays | episodes
@@ -246,7 +252,9 @@ def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
             extended = with_more_seeds(known, entry)
         except UsageError as error:
             raise UsageError(f"{path}: {error} (remove the file to replace it)") from None
+        left_out = entry.policies_left_out or known.policies_left_out
         entry = known if extended.seeds == known.seeds else extended
+        entry = entry.model_copy(update={"policies_left_out": left_out})
         if known.policies is not None:
             policies = read_policies(known, beside) | policies
     contents: dict[Path, bytes] = {}
@@ -258,7 +266,7 @@ def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
     checked_entry(parse_json(contents[path]), path)
     if known is None:
         return _Plan(path, contents, SubmitAction.WRITTEN)
-    if (entry.seeds, entry.policies) != (known.seeds, known.policies):
+    if any(getattr(entry, name) != getattr(known, name) for name in _EXTENDED):
         return _Plan(path, contents, SubmitAction.EXTENDED)
     return _Plan(path, {}, SubmitAction.UNCHANGED)
 

@@ -24,8 +24,8 @@ from esbench.publish.figures.across import performance_profile
 from esbench.publish.figures.chart import SHARES, band_curve, chart_drawing, draw_curves
 from esbench.publish.figures.drawing import Drawing, Size, legend_lines
 from esbench.publish.figures.style import MARK, Style, assign_styles
-from esbench.publish.leaderboard.entries import Entry, EntryCurves
 from esbench.results.baselines import OWN_MEAN
+from esbench.results.entries import Entry, EntryCurves
 from esbench.results.statistics.curves import Band, blocks, curve_band
 from esbench.results.statistics.estimates import iqm
 from esbench.results.statistics.quantile_bounds import QUANTILES

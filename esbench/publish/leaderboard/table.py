@@ -24,7 +24,6 @@ from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.html.report import template
-from esbench.publish.leaderboard.entries import Entry
 from esbench.publish.tables.render_table import (
     INTERVAL,
     TEXTS,
@@ -36,6 +35,7 @@ from esbench.publish.tables.render_table import (
 from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, left_out, seeds_notes
 from esbench.results.baselines import OWN_MEAN
 from esbench.results.cell import Cell
+from esbench.results.entries import Entry, place_of
 from esbench.results.statistics.curves import Band
 from esbench.results.statistics.estimates import iqm
 from esbench.results.statistics.quantile_bounds import QUANTILES
@@ -123,11 +123,6 @@ def leaderboard_rows(entries: Sequence[Entry]) -> list[LeaderboardRow]:
     def shown(entry: Entry) -> tuple[object, ...]:
         return entry.cell.labels, policy_words(entry), entry.spec["budget"]["env_steps"]
 
-    def place(row: LeaderboardRow) -> tuple[str, float, float, float, int, str]:
-        cell = row.cell
-        low, tail = round(cell.interval[0], 6), round(cell.tail, 6)  # equal but for rounding
-        return cell.environment, -cell.score, -low, -tail, -len(cell.runs), cell.name
-
     counts = Counter(map(shown, entries))
     rows = []
     for entry in entries:
@@ -136,7 +131,8 @@ def leaderboard_rows(entries: Sequence[Entry]) -> list[LeaderboardRow]:
             cell = replace(cell, algorithm=f"{cell.label} #{entry.variant}")
         rows.append(LeaderboardRow(entry, cell, math.nan))
     found: list[LeaderboardRow] = []
-    for _, group in groupby(sorted(rows, key=place), attrgetter("cell.environment")):
+    rows.sort(key=lambda row: place_of(row.cell))
+    for _, group in groupby(rows, attrgetter("cell.environment")):
         own = list(group)
         chances = chances_of_best([row.cell.scores for row in own])
         found += map(lambda row, chance: replace(row, chance=chance), own, chances)

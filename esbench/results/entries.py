@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, final
 
@@ -23,7 +24,7 @@ from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, Table, parse
-from esbench.experiment.watchers import at_target
+from esbench.grids.stored_spec import at_target
 from esbench.grids.trial_spec import DEFAULT_LABEL, trainer_names
 from esbench.results.baselines import FrozenCell, Score
 from esbench.results.cell import Cell, variant_of
@@ -133,13 +134,20 @@ class EntryCurves(Settings):
         return curve_band(np.array(self.env_steps), np.array(self.returns, dtype=np.float64))
 
 
+class LeftOut(StrEnum):
+    """Why the policies of a row are not published."""
+
+    TOO_LARGE = "too large"
+    NO_WEIGHTS = "no plain weights"
+
+
 @final
 class Entry(Settings):
     """One cell of a leaderboard; ``runs`` are in the order of ``cell.trials``.
 
     ``origins`` are those that the trials of the cell name. ``own_code`` has the versions of the
     user's own code, ``commands`` what trains the trials. ``policies`` is the SHA-256 of the file of
-    the final policies, if there is one.
+    the final policies, if there is one, and ``policies_left_out`` why there will be none.
     """
 
     format: int = FORMAT
@@ -150,6 +158,7 @@ class Entry(Settings):
     own_code: dict[str, str]
     commands: tuple[str, ...]
     policies: Annotated[str | None, Field(exclude_if=lambda digest: digest is None)] = None
+    policies_left_out: Annotated[LeftOut | None, Field(exclude_if=lambda why: why is None)] = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -185,6 +194,28 @@ class Entry(Settings):
     def algorithm(self) -> str:
         """The registered name of the algorithm, which its label need not be."""
         return str(self.spec["algorithm"]["name"])
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether an agent was trained, which makes its own policy."""
+        return self.spec["policy"] is None
+
+    @property
+    def policies_state(self) -> str:
+        """Whether the policies are published, or why they are not, in one or two words."""
+        return "published" if self.policies else str(self.policies_left_out or "not yet")
+
+    @property
+    def why_unpublished(self) -> str:
+        """Why there are no policies, and what to do, as a sentence."""
+        match self.policies_left_out:
+            case LeftOut.TOO_LARGE:
+                reason = "its policies are too large to be published"
+            case LeftOut.NO_WEIGHTS:
+                reason = "its agent has no plain weights that could be published"
+            case _:
+                reason = "its policies are not published yet"
+        return f"{reason}; 'esbench verify' without --replay trains its seeds again"
 
     @property
     def file_name(self) -> str:
@@ -318,6 +349,15 @@ def _impossible(seed: str, score: float, run: EntryRun) -> Iterator[str]:
             f"{seed}: {what} {value:.10g} of {run.episodes} returns with the quantiles "
             f"{', '.join(f'{each:g}' for each in run.quantiles)}; expected {expected}"
         )
+
+
+def place_of(cell: Cell) -> tuple[str, float, float, float, int, str]:
+    """The key that sorts cells by environment, the best score first.
+
+    Equal scores are ordered by the lower end of the interval, the tail and the number of seeds.
+    """
+    low, tail = round(cell.interval[0], 6), round(cell.tail, 6)  # equal but for rounding
+    return cell.environment, -cell.score, -low, -tail, -len(cell.runs), cell.name
 
 
 def is_leaderboard(path: Path) -> bool:

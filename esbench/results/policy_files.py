@@ -1,0 +1,272 @@
+"""The files of the policies of a leaderboard's rows, one safetensors file per row.
+
+The file has arrays of each seed as "SEED.NAME". Those of a search are ``parameters`` [P] in
+float32, ``mean`` and ``scale`` [inputs] of the observation normalizer, and the ``reference`` batch
+of virtual batch normalization. Those of an agent are ``weights.NAME`` in float32, by the names of
+its ``state_dict``, and ``statistics.NAME``. Both have ``returns`` and ``lengths`` [episodes] of the
+held-out episodes. The row has the digest of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from esbench.core.errors import UsageError, suggestion
+from esbench.core.files import read_bytes, safe_name
+from esbench.results.entries import Entry, place_of, read_entry
+from esbench.results.statistics.estimates import Pick, picked
+
+SUFFIX: Final = ".safetensors"
+MOST_BYTES: Final = 40_000_000  # of a file; all published ones together have less
+WEIGHTS: Final = "weights."
+STATISTICS: Final = "statistics."
+
+_FLOAT32: Final = np.dtype(np.float32)
+_FLOAT64: Final = np.dtype(np.float64)
+_EPISODES: Final = ("returns", "lengths")
+_ROW: Final = re.compile(
+    r"((?:[\w:.-]+/)?[\w:.-]+-v\d+/[^/]+?)(?:/seed-(\d{1,18}))?|(?:esbench/)?[\w:.-]+-v\d+"
+)
+_ROOT: Final = Path(__file__).resolve().parents[1]
+PLACES: Final = [
+    *(place / "results" / "leaderboard" for place in (Path(), _ROOT.parent)),
+    _ROOT / "zoo" / "leaderboard",  # of the installed package
+]
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+"""The arrays of one seed, by their names."""
+
+
+def policies_folder(leaderboard: Path) -> Path:
+    """The folder of policies beside that of a leaderboard."""
+    return leaderboard.resolve().with_name("policies")
+
+
+def policies_file(entry: Entry, leaderboard: Path) -> Path:
+    """The file of the policies of a row."""
+    return (policies_folder(leaderboard) / entry.file_name).with_suffix(SUFFIX)
+
+
+def size_of(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """The number of parameters of a policy."""
+    own = (each.size for name, each in arrays.items() if name.startswith(("parameters", WEIGHTS)))
+    return sum(own)
+
+
+def as_file(row: str, seeds: Mapping[int, Arrays]) -> bytes:
+    """The content of the file of a row, with the arrays of each seed."""
+    tensors = {
+        f"{seed}.{name}": np.ascontiguousarray(array)
+        for seed, arrays in sorted(seeds.items())
+        for name, array in sorted(arrays.items())
+    }
+    return safetensors.numpy.save(tensors, {"row": row})
+
+
+def read_policies(entry: Entry, path: Path) -> dict[int, Arrays]:
+    """The arrays of each seed of a row, from the file that ``entry`` has the digest of.
+
+    UsageError if the row has none, or the file is missing, of another row or damaged, or a number
+    in it is not finite.
+    """
+    if entry.policies is None:
+        raise UsageError(f"{entry.name}: {entry.why_unpublished}")
+    try:
+        if path.is_file() and (size := path.stat().st_size) > MOST_BYTES:
+            raise UsageError(f"{path} has {size:,} bytes; expected at most {MOST_BYTES:,}")
+        content = read_bytes(path)
+    except FileNotFoundError:
+        raise UsageError(f"no file {str(path)!r}; expected the policies of {entry.name}") from None
+    if (digest := hashlib.sha256(content).hexdigest()) != entry.policies:
+        raise UsageError(
+            f"{path} has the digest {digest}; expected {entry.policies}, of the policies of "
+            f"{entry.name}"
+        )
+    try:
+        tensors = safetensors.numpy.load(content)
+    except (SafetensorError, KeyError, ValueError, OverflowError, TypeError) as error:
+        raise UsageError(f"{path} is no safetensors file of numbers ({error})") from error
+    seeds = {str(seed): seed for seed in entry.seeds}
+    found: dict[int, Arrays] = {}
+    for key, array in tensors.items():
+        seed, _, name = key.partition(".")
+        expected = _type_of(name, array, entry.is_agent)
+        if seed not in seeds or expected is None:
+            raise UsageError(f"{path} has {key!r}; expected arrays of the seeds of {entry.name}")
+        if array.dtype != expected:
+            raise UsageError(f"{path}: {key} is {array.dtype}; expected {expected}")
+        if not np.isfinite(array).all():
+            raise UsageError(f"{path}: {key} is not finite; expected finite numbers")
+        found.setdefault(seeds[seed], {})[name] = array
+    for own, arrays in found.items():
+        if missing := [name for name in _required(entry.is_agent) if name not in arrays]:
+            raise UsageError(f"{path} lacks {missing[0]} of seed {own}")
+    return found
+
+
+def _required(of_agent: bool) -> tuple[str, ...]:
+    return _EPISODES if of_agent else ("parameters", *_EPISODES)
+
+
+def _type_of(name: str, array: npt.NDArray[Any], of_agent: bool) -> np.dtype[Any] | None:
+    """The type of an array of this name; None if a policy has no such array."""
+    if of_agent and name.startswith(WEIGHTS):
+        return _FLOAT32
+    if not of_agent and name == "parameters":
+        return _FLOAT32
+    if not of_agent and name == "reference":
+        return array.dtype if array.dtype.kind in "buif" else _FLOAT32
+    known = name.startswith(STATISTICS) if of_agent else name in ("mean", "scale")
+    return _FLOAT64 if known or name in _EPISODES else None
+
+
+@final
+@dataclass(frozen=True)
+class Published:
+    """A seed of a row, as a name such as "HalfCheetah-v5/openai_es" tells it.
+
+    Attributes:
+        name: of the row and the seed, which no other one has.
+        arrays: of the seed.
+    """
+
+    entry: Entry
+    seed: int
+    arrays: Arrays
+
+    @property
+    def name(self) -> str:
+        """The name that tells the row and the seed, and no other one."""
+        cell = self.entry.cell
+        return f"{cell.environment}/{cell.algorithm}#{self.entry.variant}/seed-{self.seed}"
+
+    @property
+    def run(self) -> int:
+        """The place of the seed among those of the row."""
+        return self.entry.seeds.index(self.seed)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the last generation of training."""
+        return self.entry.cell.trials[self.run].last_digest or ""
+
+    @property
+    def generation(self) -> int:
+        """The number of generations of training."""
+        return self.entry.runs[self.run].generations
+
+
+def is_row_name(text: str) -> bool:
+    """Whether a text that is no path may name a row: "ENVIRONMENT/ALGORITHM" or "ENVIRONMENT"."""
+    return bool(_ROW.fullmatch(text)) and not Path(text).exists()
+
+
+def leaderboard_here() -> Path | None:
+    """The leaderboard of the current folder, of the checkout of esbench or of its package."""
+    return next(filter(Path.is_dir, PLACES), None)
+
+
+def find_policy(name: str, seed: int | None = None, leaderboard: Path | None = None) -> Published:
+    """The published policy of a seed of a row, by default the first one; as ``find_policies``.
+
+    The name may end with "/seed-N". UsageError as there, and if the row does not have the seed.
+    """
+    entry, policies = find_policies(name, leaderboard)
+    named = _parts(name)[1]
+    if named is not None and seed not in (None, named):
+        raise UsageError(f"{name!r} with seed {seed}: expected one of them")
+    seed = named if named is not None else min(policies) if seed is None else seed
+    if seed not in policies:
+        raise UsageError(f"{name!r} has no seed {seed}; expected one of {sorted(policies)}")
+    return Published(entry, seed, policies[seed])
+
+
+def find_episode(
+    name: str, pick: Pick, seed: int | None = None, leaderboard: Path | None = None
+) -> tuple[Published, int]:
+    """The policy and the number of the picked held-out episode of a row, or of one of its seeds.
+
+    UsageError as ``find_policy``.
+    """
+    entry, policies = find_policies(name, leaderboard)
+    if seed is not None or _parts(name)[1] is not None:
+        found = find_policy(name, seed, leaderboard)
+        policies = {found.seed: found.arrays}
+    places = [(own, n) for own in sorted(policies) for n in range(len(policies[own]["returns"]))]
+    returns = np.concatenate([policies[own]["returns"] for own in sorted(policies)])
+    seed, episode = places[picked(returns, pick)]
+    return Published(entry, seed, policies[seed]), episode
+
+
+def find_policies(name: str, leaderboard: Path | None = None) -> tuple[Entry, dict[int, Arrays]]:
+    """The published policies of a row, "ENVIRONMENT/ALGORITHM", by seed.
+
+    The name of one of several such rows ends with "#" and the start of the hash of its settings.
+    "ENVIRONMENT" is its best row of a search with policies. Without a ``leaderboard``, that of the
+    current folder, of the checkout of esbench or of its package is searched.
+
+    Raises:
+        UsageError: there is no such row, there are several, or it has no policies.
+    """
+    folder = leaderboard or leaderboard_here()
+    if folder is None:
+        raise UsageError(f"{name!r}: no published policies here; expected a checkout of esbench")
+    entry = _row_of(name, folder)
+    return entry, read_policies(entry, policies_file(entry, folder))
+
+
+def best_of(entries: Sequence[Entry]) -> list[Entry]:
+    """The best row with policies among those of searches in one environment, if there is one."""
+    searches = [each for each in entries if each.policies and not each.is_agent]
+    return sorted(searches, key=lambda each: place_of(each.to_cell()))[:1]
+
+
+def _parts(name: str) -> tuple[str, int | None]:
+    """The name of a row, and the seed at its end, if there is one."""
+    parts = _ROW.fullmatch(name)
+    if parts is None or parts[1] is None:
+        return name, None
+    return parts[1], None if parts[2] is None else int(parts[2])
+
+
+def _row_of(name: str, folder: Path) -> Entry:
+    """The row of that name: the only one with policies, or the only one."""
+    row, _, variant = _parts(name)[0].partition("#")
+    near = _rows(folder, f"{safe_name(row)}-")
+    if row in near:
+        found = best_of(near[row])
+    else:
+        near = _rows(folder, f"{safe_name(row.rpartition('/')[0])}-")
+        found = [entry for entry in near.get(row, []) if entry.variant.startswith(variant)]
+    published = [entry for entry in found if entry.policies is not None] or found
+    if len(published) == 1:
+        return published[0]
+    if published:
+        several = ", ".join(f"{row}#{entry.variant}" for entry in published)
+        raise UsageError(f"{name!r} is more than one row; expected one of {several}")
+    every = [key for key, rows in _rows(folder, "").items() if any(e.policies for e in rows)]
+    raise UsageError(
+        f"{name!r} is no folder of a trial and no row with published policies of {folder}; "
+        f"{suggestion(row, every)}"
+    )
+
+
+def _rows(folder: Path, prefix: str) -> dict[str, list[Entry]]:
+    """The rows by their names and by their environments, of files that begin with a prefix."""
+    found: dict[str, list[Entry]] = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.name.startswith(prefix):
+            entry = read_entry(path)
+            found.setdefault(f"{entry.cell.environment}/{entry.cell.algorithm}", []).append(entry)
+            found.setdefault(entry.cell.environment, []).append(entry)
+    return found
