@@ -68,9 +68,9 @@ def make_console(*, stderr: bool = False) -> Console:
     return console
 
 
-def show(*parts: str | Text | Table) -> None:
+def show(*parts: str | Text | Table, stderr: bool = False) -> None:
     """Print lines, which have no markup and are not wrapped, and tables."""
-    console = make_console()
+    console = make_console(stderr=stderr)
     for part in parts:
         line = Text(part) if isinstance(part, str) else part
         console.print(line, soft_wrap=isinstance(line, Text))
@@ -166,19 +166,23 @@ def progress_rows(trials: list[TrialProgress], width: int) -> Iterator[Text]:
 
 @final
 class Terminal(Display):
-    """Shows progress in the terminal: a spinner on standard error, and tables of running trials."""
+    """Shows progress in the terminal: a spinner on standard error, and tables of running trials.
 
-    def __init__(self) -> None:
+    With ``stderr`` all is on standard error, since standard output has a result for programs.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        self._stderr = stderr
         self._status: Status | None = None
         self.progress: TerminalProgress | None = None  # that of the last grid
 
     def say(self, *lines: str) -> None:
         """Print lines on standard output."""
         if self._status is None:
-            show(*lines)
+            show(*lines, stderr=self._stderr)
             return
         self._status.stop()  # while it spins, rich sends all output to standard error
-        show(*lines)
+        show(*lines, stderr=self._stderr)
         self._status.start()
 
     @contextlib.contextmanager
@@ -193,7 +197,7 @@ class Terminal(Display):
 
     def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> TerminalProgress:
         """The progress of that many trials."""
-        self.progress = TerminalProgress(make_console(), trials, quiet, warns)
+        self.progress = TerminalProgress(make_console(stderr=self._stderr), trials, quiet, warns)
         return self.progress
 
 

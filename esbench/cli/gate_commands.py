@@ -60,22 +60,43 @@ def _baseline(
     gating.check,
     "esbench check out --baseline results/baselines/ci.json",
     "esbench check out --baseline ci.json --until-conclusive --max-seeds 32 --junit check.xml",
+    "esbench check out --baseline ci.json --format badge > badge.json",
 )
-def _check(values: Options) -> None:
+def _check(
+    values: Options,
+    format_: Annotated[
+        Literal["text", "markdown", "json", "junit", "badge"],
+        typer.Option(
+            "--format",
+            help="Output format; badge is JSON for shields.io. Other than text, progress is on "
+            "standard error.",
+        ),
+    ] = "text",
+) -> None:
     """Exit code 0: no regression. 1: a regression. 3: a cell was not measured. 4: too few seeds."""
     from esbench.cli.console import Terminal
     from esbench.cli.printing import print_check
+    from esbench.publish.gate import render_check
     from esbench.publish.gate.check import EXIT_NOT_MEASURED
 
     try:
         with resumable():
-            report = gating.check(**values, display=Terminal())
+            report = gating.check(**values, display=Terminal(stderr=format_ != "text"))
     except TrainingError as error:  # exit code 1 means a regression
         if not values["until_conclusive"]:
             raise
         complain(str(error))
         raise typer.Exit(EXIT_NOT_MEASURED) from None
-    print_check(report)
+    if format_ == "text":
+        print_check(report)
+    else:
+        renderings = {
+            "markdown": render_check.as_markdown,
+            "json": render_check.as_json,
+            "junit": render_check.as_junit,
+            "badge": render_check.as_badge,
+        }
+        write(renderings[format_](report))
     raise typer.Exit(report.exit_code)
 
 

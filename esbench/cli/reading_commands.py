@@ -57,10 +57,18 @@ def _list(
     "esbench table results/runs/quick --format markdown",
     "esbench table results/runs/quick --wide",
     "esbench table out --by learning_rate",
+    "esbench table out --format bmf > bmf.json",
 )
 def _table(
     values: Options,
-    format_: Format = "text",
+    format_: Annotated[
+        Literal["text", "markdown", "csv", "latex", "json", "bmf", "benchmark-action"],
+        typer.Option(
+            "--format",
+            help="Output format; bmf is that of Bencher, benchmark-action that of "
+            "github-action-benchmark with the tool customBiggerIsBetter.",
+        ),
+    ] = "text",
     tail: Annotated[
         bool,
         typer.Option(
@@ -71,6 +79,7 @@ def _table(
     ] = False,
 ) -> None:
     from esbench.cli.console import print_sheet
+    from esbench.publish.tables.metrics import as_benchmark_action, as_bmf
     from esbench.publish.tables.render_table import as_csv, export, records
     from esbench.publish.tables.score_table import (
         COLUMNS,
@@ -82,16 +91,18 @@ def _table(
     )
 
     folder, wide, by, which, statistic = values.values()
-    if wide and format_ == "json":
+    if wide and format_ in ("json", "bmf", "benchmark-action"):
         raise UsageError(
-            "--wide with --format json: expected one of text, markdown, csv, latex; "
-            "json has one row per environment and algorithm, without --wide"
+            f"--wide with --format {format_}: expected one of text, markdown, csv, latex; "
+            f"{format_} has one row per environment and algorithm, without --wide"
         )
     require_one_layout(wide, by, which, statistic, tail)
     rows = score_table(folder, by, which == "best", statistic)
     layout = partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by)
     if format_ == "text":
         print_sheet(layout(rows) if wide else layout(rows, terminal=True), split=wide)
+    elif format_ in ("bmf", "benchmark-action"):
+        write((as_bmf if format_ == "bmf" else as_benchmark_action)(rows))
     elif wide and format_ == "csv":
         write(as_csv(wide_frame(rows, tail=tail).reset_index(allow_duplicates=True)))
     else:

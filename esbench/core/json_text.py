@@ -42,7 +42,7 @@ def as_line(row: Json) -> str:
     return json.dumps(finite(row), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def as_text(content: Json) -> str:
+def as_text(content: Json | list[Json]) -> str:
     """Indented JSON; NaN and infinity become null."""
     return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 

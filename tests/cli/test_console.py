@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
-from esbench.cli.console import print_sheet
+from esbench.cli.console import Terminal, print_sheet
 from esbench.publish.tables.render_table import INTERVAL, Sheet
 
 HEADER = ("Environment", "Algorithm", "Score", INTERVAL, "Tail", "Steps")
@@ -45,3 +46,13 @@ def test_the_best_scores_stay_bold_on_a_narrow_terminal() -> None:
     lines = printed(70, colors=True)[2:]
     assert [bold in line for line in lines] == [True, False, True, True, True]
     assert lines[2].index(bold) < lines[2].index("9182.9")
+
+
+def test_progress_leaves_standard_output_to_a_result_for_programs(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    display = Terminal(stderr=True)
+    with display.grid(2) as progress:
+        progress.say("a trial")
+    display.say("a look")
+    assert tuple(capfd.readouterr()) == ("", "a trial\na look\n")

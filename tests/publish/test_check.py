@@ -3,6 +3,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -395,6 +396,29 @@ def test_json_has_everything_and_no_nan(all_kinds: CheckReport) -> None:
     assert drop["looks"][0]["change"] == pytest.approx(-100 / (500 - 22.63))
     assert drop["looks"][0]["seeds_needed"] is None
     assert content["cells"][4]["looks"] == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "change", "message", "color"),
+    [
+        ((0, 2), {}, "no regression", "brightgreen"),
+        ((0, 1, 2, 3, 4), {}, "1 of 5 cells dropped", "red"),
+        ((0, 4), {}, "1 of 2 cells not measured", "lightgrey"),
+        ((3,), {"allow_inconclusive": False}, "1 of 1 cell inconclusive", "yellow"),
+        ((3,), {}, "no regression", "brightgreen"),
+        ((0, 5), {"exact": True}, "1 of 2 cells changed", "red"),
+    ],
+)
+def test_a_badge_has_the_outcome_in_the_form_of_shields_io(
+    all_kinds: CheckReport, cells: tuple[int, ...], change: dict[str, Any], message: str, color: str
+) -> None:
+    changed = replace(all_kinds.cells[0], digests=DigestResult.CHANGED)
+    every = [*all_kinds.cells, changed]
+    report = replace(all_kinds, cells=tuple(every[place] for place in cells), **change)
+    badge = json.loads(verdicts.as_badge(report))
+    # https://shields.io/badges/endpoint-badge
+    expected = {"schemaVersion": 1, "label": "scores", "message": message, "color": color}
+    assert badge == {**expected, "isError": color == "red"}
 
 
 def test_the_terminal_shows_every_cell_in_80_columns(all_kinds: CheckReport) -> None:

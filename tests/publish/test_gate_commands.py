@@ -78,9 +78,28 @@ def test_a_drop_fails_and_is_written_in_every_format(esbench: Run, tmp_path: Pat
     assert esbench("check", "bad", "--baseline", "b.json", *lenient)[0] == 0
 
 
+@pytest.mark.parametrize("format_", ["markdown", "json", "junit", "badge"])
+def test_other_formats_than_text_are_alone_on_standard_output(
+    esbench: Run, tmp_path: Path, format_: str
+) -> None:
+    write_scores(tmp_path / "base", GOOD)
+    assert esbench("baseline", "base", "--out", "b.json")[0] == 0
+    words = ("check", "base", "--baseline", "b.json", "--format", format_)
+    code, out, err = esbench(*words, "--until-conclusive")
+    assert (code, err) == (0, "")
+    match format_:
+        case "markdown":
+            assert out.startswith("### esbench check: PASSED")
+        case "junit":
+            assert ElementTree.fromstring(out.encode())[0].get("failures") == "0"
+        case _:
+            assert json.loads(out)
+
+
 BAD = {
     "check out --baseline none.json": "no file 'none.json'",
     "check none --baseline b.json": "no folder 'none'",
+    "check out --baseline b.json --format bagde": "bagde",
     "check out --baseline b.json --max-seeds 16": "--max-seeds 16",
     "check out --baseline b.json --workers 1": "--until-conclusive",
     "check out --baseline b.json --json b.json": "--json b.json is the file of --baseline",

@@ -1,4 +1,4 @@
-"""Render a check: sentences, Markdown, JUnit XML and JSON."""
+"""Render a check: sentences, Markdown, JUnit XML, JSON and a badge."""
 
 from __future__ import annotations
 
@@ -273,6 +273,28 @@ def _json_cell(cell: CellReport) -> Json:
         "origins": [origin.model_dump(mode="json") for origin in origins],
         "looks": [vars(look) for look in cell.looks],
     }
+
+
+def as_badge(report: CheckReport) -> str:
+    """The check as JSON for a badge of shields.io, in the form of its endpoints."""
+    number, words, color = {
+        EXIT_SAME: (0, "", "brightgreen"),
+        EXIT_REGRESSION: (report.count(Verdict.REGRESSION), "dropped", "red"),
+        EXIT_NOT_MEASURED: (report.count(Verdict.NOT_MEASURED), "not measured", "lightgrey"),
+        EXIT_INCONCLUSIVE: (report.count(Verdict.INCONCLUSIVE), "inconclusive", "yellow"),
+    }[report.exit_code]
+    if words == "dropped" and not number:  # --exact
+        number, words = report.changed, "changed"
+    message = f"{number} of {counted(len(report.cells), 'cell')} {words}"
+    return as_text(
+        {
+            "schemaVersion": 1,
+            "label": "scores",
+            "message": message if words else "no regression",
+            "color": color,
+            "isError": report.exit_code == EXIT_REGRESSION,
+        }
+    )
 
 
 def mean_text(scores: Floats) -> str:
