@@ -100,6 +100,7 @@ def check(
     markdown: str | Path | None = None,
     junit: str | Path | None = None,
     json: str | Path | None = None,
+    badge: str | Path | None = None,
     display: Display | None = None,
 ) -> CheckReport:
     """Check scores and digests against a baseline.
@@ -120,6 +121,7 @@ def check(
         markdown: also write Markdown to this file.
         junit: also write JUnit XML to this file.
         json: also write JSON to this file.
+        badge: also write a badge to this file, as JSON for shields.io.
         display: shows the progress of training; by default as lines of text.
 
     Returns:
@@ -155,8 +157,13 @@ def check(
     for option, value in {**needed, "--trust": trust or None}.items():
         if value is not None and not until_conclusive:
             raise UsageError(f"{option}: expected together with --until-conclusive")
-    renderings = (render_check.as_markdown, render_check.as_junit, render_check.as_json)
-    outputs = _outputs(file, {"--markdown": markdown, "--junit": junit, "--json": json})
+    renderings = {
+        render_check.as_markdown: ("--markdown", markdown),
+        render_check.as_junit: ("--junit", junit),
+        render_check.as_json: ("--json", json),
+        render_check.as_badge: ("--badge", badge),
+    }
+    outputs = _outputs(file, dict(renderings.values()))
     rules, frozen = GateRules(alpha, margin), read_baseline(file)
     declared = dict.fromkeys(cell.episode_statistic for cell in frozen.cells)
     if statistic is not None and [*declared] != [statistic]:

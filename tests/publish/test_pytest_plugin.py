@@ -1,3 +1,4 @@
+import contextlib
 import json
 import math
 import os
@@ -13,6 +14,8 @@ from command_line import finished
 
 from esbench.core.errors import UsageError
 from esbench.publish.gate.agent_gate import AgentGate
+from esbench.publish.gate.render_check import as_markdown
+from esbench.publish.history import history
 from esbench.results.baselines import read_baseline
 
 
@@ -183,6 +186,31 @@ def test_a_name_belongs_to_one_call(path: Path) -> None:
             gate(Agent(), "mine", environment="CartPole-v1")
 
 
+@pytest.mark.parametrize(
+    ("drop", "seeds", "allowed", "code", "words"),
+    [
+        (0.0, 8, False, 0, "no worse: the same score of every seed"),
+        (100.0, 8, False, 1, "regression: 20.9% of the range lower"),
+        (0.0, 7, False, 4, "7 seeds; expected 8"),
+        (0.0, 7, True, 0, "7 seeds; expected 8"),
+    ],
+)
+def test_a_session_is_a_check_of_what_its_tests_have_compared(
+    path: Path, drop: float, seeds: int, allowed: bool, code: int, words: str
+) -> None:
+    freeze(path, name="other")
+    gate = AgentGate(path, update=False, allow_inconclusive=allowed)
+    baseline = read_baseline(path)
+    assert gate.report(baseline) is None
+    with contextlib.suppress(pytest.fail.Exception):
+        gate(Agent(drop), "mine", environment="CartPole-v1", seeds=range(seeds), margin=0.04)
+    report = gate.report(baseline)
+    assert report is not None
+    assert (report.exit_code, len(report.cells)) == (code, 1)
+    assert words in as_markdown(report)
+    assert "margin (4%" in as_markdown(report)
+
+
 Suite = Callable[..., pytest.RunResult]
 SUITE = """
 class Agent:
@@ -233,9 +261,14 @@ def test_workers_of_xdist_report_in_the_summary(pytester: pytest.Pytester) -> No
     pytester.makepyfile(SUITE.format(drop=0.0) + second.replace('"mine"', '"other"'))
     pytester.runpytest_subprocess("--esbench-update").assert_outcomes(passed=2)
     pytester.makepyfile(SUITE.format(drop=0.0))
-    result = pytester.runpytest_subprocess("-n", "1")
+    files = "--esbench-json", "new/c.json", "--esbench-markdown", "new/c.md"
+    result = pytester.runpytest_subprocess("-n", "1", *files)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["mine on CartPole-v1: no worse*", "not checked: other on*"])
+    assert "| mine" in (pytester.path / "new/c.md").read_text()
+    (cell,) = history([pytester.path / "new"])
+    assert cell.title == "mine on CartPole-v1"
+    assert cell.checks[0].scores.tolist() == [490.0 + seed for seed in range(8)]
 
 
 def test_what_cannot_fail_says_so(tmp_path: Path) -> None:

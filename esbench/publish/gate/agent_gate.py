@@ -19,8 +19,9 @@ from esbench.core.seeding import LARGEST_SEED
 from esbench.core.units import counted, format_number, format_percent
 from esbench.grids.environment_files import Scores, environment_names, load_environment
 from esbench.grids.trial_spec import DEFAULT_LABEL
+from esbench.publish.gate.check import CheckReport
 from esbench.publish.gate.choose_margin import with_margins
-from esbench.publish.gate.match_baseline import make_sample
+from esbench.publish.gate.match_baseline import CellReport
 from esbench.publish.gate.render_check import judgment_text
 from esbench.results.baselines import (
     Baseline,
@@ -68,6 +69,7 @@ class AgentGate:
         test: the test that uses it, which has the cells ``names``.
         owners: the cells of the session by the test that has each.
         found: what was found, in words.
+        measured: the cells that were compared, as JSON, with alpha and margin of each.
         frozen: such words by the cells that were written, with the seeds and rules of each.
     """
 
@@ -78,6 +80,7 @@ class AgentGate:
     names: set[str] = field(default_factory=set)
     owners: dict[str, str] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
+    measured: list[tuple[str, float, float | None]] = field(default_factory=list)
     frozen: dict[str, tuple[str, int, GateRules]] = field(default_factory=dict)
 
     def of_test(self, test: str) -> AgentGate:
@@ -164,8 +167,11 @@ class AgentGate:
         )
         if baseline is None or frozen is None:
             self._freeze(measured, rules)
-        elif problem := self._problem(measured.to_cell(()), frozen.to_cell(()), baseline, rules):
-            pytest.fail(problem, pytrace=False)
+        else:
+            self.measured.append((measured.model_dump_json(), alpha, margin))
+            report = _compared(measured, frozen, baseline, rules)
+            if problem := self._problem(report):
+                pytest.fail(problem, pytrace=False)
 
     def _claim(self, cell: str) -> None:
         """Raises UsageError if this test or another one has a cell of that name."""
@@ -223,31 +229,65 @@ class AgentGate:
         text = f"frozen: {measured.name}: mean {means}"
         self.frozen[measured.name] = text, len(trials), rules
 
-    def _problem(self, ours: Cell, theirs: Cell, baseline: Baseline, rules: GateRules) -> str:
+    def _problem(self, report: CellReport) -> str:
         """Empty if the test passes."""
-        few = len(ours.seeds) < len(theirs.seeds)
-        same = _scores(ours).items() <= _scores(theirs).items()
-        sample = make_sample(theirs, [*_scores(ours).values()])
-        others = [None] * (len(baseline.cells) - 1)
-        rules = replace(rules, statistics=baseline.statistics)
-        judgment, *_ = judge([sample, *others], rules)
-        assert judgment is not None
-        verdict = judgment.verdict
-        means = f"mean {_mean_text(ours, sample.scores)}"
-        means += f", baseline {_mean_text(theirs, sample.baseline)}"
-        if same:
-            verdict = Verdict.INCONCLUSIVE if few else Verdict.NO_WORSE
-        words = "" if same else f": {judgment_text(judgment)}"
+        ours, theirs, verdict = report.cell, report.frozen, report.verdict
+        assert ours is not None
+        means = f"mean {_mean_text(ours, report.scores)}"
+        means += f", baseline {_mean_text(theirs, report.baseline_scores)}"
+        words = "" if _repeats(ours, theirs) else f": {judgment_text(report.looks[-1])}"
         text = f"{ours.title}: {verdict.value}: {means}{words}"
         if verdict is Verdict.REGRESSION:
             return text
-        if few and not self.allow_inconclusive:
-            seeds = f"{counted(len(ours.seeds), 'seed')}; expected {len(theirs.seeds)}"
-            return f"{ours.title}: {Verdict.INCONCLUSIVE.value}: {seeds} ({ALLOWED})"
+        if report.reason and not self.allow_inconclusive:
+            return f"{ours.title}: {Verdict.INCONCLUSIVE.value}: {report.reason} ({ALLOWED})"
         if verdict is Verdict.INCONCLUSIVE and not self.allow_inconclusive:
             return f"{text} ({ALLOWED})"
         self.found.append(text)
         return ""
+
+    def report(self, baseline: Baseline) -> CheckReport | None:
+        """The check of all cells that the session has compared; None if there is none.
+
+        ``baseline`` is the file in the end.
+        """
+        frozen = {cell.name: cell for cell in baseline.cells}
+        cells = []
+        for content, alpha, margin in self.measured:
+            own = FrozenCell.model_validate_json(content)
+            if own.name in frozen:
+                rules = GateRules(alpha, margin)
+                cells.append(_compared(own, frozen[own.name], baseline, rules))
+        if not cells:
+            return None
+        rules = GateRules(self.measured[0][1], statistics=baseline.statistics)
+        return CheckReport(tuple(cells), rules, False, self.allow_inconclusive, new=())
+
+
+def _compared(
+    measured: FrozenCell, frozen: FrozenCell, baseline: Baseline, rules: GateRules
+) -> CellReport:
+    """What a cell of the baseline and the scores of a test say; the reason is a lack of seeds."""
+    ours, theirs = measured.to_cell(()), frozen.to_cell(())
+    theirs = replace(theirs, margin=rules.margin or theirs.margin)
+    few = len(ours.seeds) < len(theirs.seeds)
+    reason = f"{counted(len(ours.seeds), 'seed')}; expected {len(theirs.seeds)}" if few else ""
+    report = CellReport(theirs, ours, reason, digests_detail="esbench has not trained it")
+    others = [None] * (len(baseline.cells) - 1)
+    rules = replace(rules, statistics=baseline.statistics)
+    judgment, *_ = judge([report.sample, *others], rules)
+    assert judgment is not None
+    verdict = judgment.verdict
+    if _repeats(ours, theirs):
+        verdict = Verdict.NO_WORSE
+    if few and verdict is not Verdict.REGRESSION:
+        verdict = Verdict.INCONCLUSIVE
+    return replace(report, verdict=verdict, looks=(judgment,))
+
+
+def _repeats(ours: Cell, theirs: Cell) -> bool:
+    """Whether every seed has the score of the baseline."""
+    return _scores(ours).items() <= _scores(theirs).items()
 
 
 def _scores(cell: Cell) -> dict[int, float | None]:

@@ -24,6 +24,7 @@ import pytest
 DEFAULT_BASELINE: Final = "esbench-baseline.json"
 SESSION: Final = pytest.StashKey[Any]()  # an AgentGate
 OUTPUT: Final = "esbench"  # the key of what a worker of pytest-xdist sends
+WRITTEN: Final = ("markdown", "json")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,10 +45,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="pass if there are too few seeds to exclude a drop",
     )
+    for name in WRITTEN:
+        group.addoption(
+            f"--esbench-{name}",
+            metavar="FILE",
+            help=f"also write what was compared to this file, as 'esbench check --{name}' does",
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to freeze scores in several processes."""
+    """Refuse to freeze scores in several processes, and folders as files."""
+    for name in WRITTEN:
+        given = config.getoption(f"--esbench-{name}")
+        if given is not None and Path(config.invocation_params.dir, given).is_dir():
+            raise pytest.UsageError(f"--esbench-{name} {given} is a folder; expected a file")
     if config.getoption("--esbench-update") and config.getoption("numprocesses", 0):  # xdist's
         raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
 
@@ -78,7 +89,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     found = session.config.stash.get(SESSION, None)
     output = getattr(session.config, "workeroutput", None)
     if found is not None and output is not None:
-        output[OUTPUT] = {"owners": found.owners, "found": found.found}
+        output[OUTPUT] = {
+            "owners": found.owners,
+            "found": found.found,
+            "measured": [list(each) for each in found.measured],
+        }
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -88,12 +103,13 @@ def pytest_testnodedown(node: Any) -> None:
         gate = _session_gate(node.config)
         gate.owners.update(sent["owners"])
         gate.found.extend(sent["found"])
+        gate.measured.extend(map(tuple, sent["measured"]))
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print what was found or frozen, and the cells of the baseline that no test has checked."""
+    """Print what was found or frozen and the cells that no test has checked; write the files."""
     gate = config.stash.get(SESSION, None)
     if gate is None or not gate.owners:
         return
@@ -105,6 +121,8 @@ def pytest_terminal_summary(
     baseline = None
     with contextlib.suppress(UsageError):  # the tests have reported a damaged file
         baseline = read_baseline(path) if path.exists() else None
+    if baseline is not None and gate.measured:
+        _write_files(config, gate.report(baseline))
     lines = gate.lines(baseline)
     names = [cell.name for cell in baseline.cells] if baseline else []
     if left := [name for name in names if name not in gate.owners]:
@@ -116,6 +134,17 @@ def pytest_terminal_summary(
         terminalreporter.section("esbench")
         for line in lines:
             terminalreporter.line(printable(line))
+
+
+def _write_files(config: pytest.Config, report: Any) -> None:
+    """Write the check of the session to the files of the options."""
+    from esbench.publish.gate.render_check import as_json, as_markdown
+    from esbench.store.outputs import write_bytes
+
+    for name, render in zip(WRITTEN, (as_markdown, as_json), strict=True):
+        given = config.getoption(f"--esbench-{name}")
+        if given is not None and report is not None:
+            write_bytes(config.invocation_params.dir / str(given), render(report).encode())
 
 
 def _session_gate(config: pytest.Config) -> Any:

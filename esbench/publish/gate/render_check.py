@@ -267,7 +267,9 @@ def _json_cell(cell: CellReport) -> Json:
         "scores": cell.scores.tolist(),
         "speeds": [run.env_steps / run.cpu_time_s if run.cpu_time_s > 0 else None for run in runs],
         "last_digests": [
-            None if differences_within(run.description) else run.folder.result().get("digest")
+            run.folder.result().get("digest")
+            if run.stored and not differences_within(run.description)
+            else None
             for run in runs
         ],
         "origins": [origin.model_dump(mode="json") for origin in origins],
