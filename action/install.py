@@ -1,0 +1,48 @@
+"""Installs esbench and the code under test.
+
+Reads:
+    ESBENCH_ACTION: the folder of the action, which is a checkout of esbench.
+    ESBENCH_INSTALL: what else pip installs, one requirement per line.
+    ESBENCH_CONSTRAINTS: whether the versions are those of esbench's constraints.txt, as "true".
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from runner import end_with_error, variable
+
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
+
+
+def commands() -> list[list[str]]:
+    """The arguments of pip, in the order of their calls.
+
+    On Linux, PyPI has PyTorch with 3 GB of CUDA, which no policy of a gate uses. Its smaller build
+    comes first and alone, so nothing else is taken from that index.
+    """
+    action = Path(variable("ESBENCH_ACTION"))
+    pins = action / "constraints.txt"
+    is_pinned = variable("ESBENCH_CONSTRAINTS", "true") == "true"
+    wanted = [line.strip() for line in variable("ESBENCH_INSTALL").splitlines() if line.strip()]
+    if options := [line for line in wanted if line.startswith("-")]:
+        end_with_error(f"install: {options[0]!r} is an option; expected one requirement per line")
+    found = [["install", *(["-c", str(pins)] if is_pinned else []), str(action), *wanted]]
+    torch = re.search(r"^torch==\S+$", pins.read_text(encoding="utf-8"), re.MULTILINE)
+    if sys.platform == "linux" and is_pinned and torch:
+        found.insert(0, ["install", "--no-deps", "--index-url", CPU_BUILDS, torch[0]])
+    return found
+
+
+def main() -> None:
+    """Install in order; the step ends with the first exit code of pip that is not 0."""
+    for words in commands():
+        if code := subprocess.run([sys.executable, "-m", "pip", *words], check=False).returncode:
+            raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

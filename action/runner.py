@@ -1,0 +1,56 @@
+"""What a step of GitHub Actions reads and writes: variables, outputs, the summary, annotations.
+
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+
+def variable(name: str, default: str = "") -> str:
+    """An environment variable without space around it; the default where it is empty."""
+    return os.environ.get(name, "").strip() or default
+
+
+def event() -> dict[str, Any]:
+    """What started the workflow, such as a push or a pull request; empty where there is no file."""
+    path = variable("GITHUB_EVENT_PATH")
+    content = json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+    return content if isinstance(content, dict) else {}
+
+
+def write_outputs(values: Mapping[str, object]) -> None:
+    """Set outputs of the step; no value can end its own entry and begin another one."""
+    end = f"end-{uuid.uuid4().hex}"
+    _append("GITHUB_OUTPUT", "".join(f"{k}<<{end}\n{v}\n{end}\n" for k, v in values.items()))
+
+
+def write_summary(text: str) -> None:
+    """Add Markdown to the page of the run."""
+    _append("GITHUB_STEP_SUMMARY", f"{text.rstrip()}\n\n")
+
+
+def annotate(kind: Literal["error", "warning", "notice"], text: str) -> None:
+    """Show a sentence at the top of the page of the run."""
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    sys.stdout.write(f"::{kind} title=esbench::{escaped}\n")
+    sys.stdout.flush()
+
+
+def end_with_error(text: str) -> NoReturn:
+    """Annotate and end the step with exit code 2, that of bad input."""
+    annotate("error", text)
+    raise SystemExit(2)
+
+
+def _append(name: str, text: str) -> None:
+    if path := variable(name):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text)
