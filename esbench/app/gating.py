@@ -138,9 +138,9 @@ def check(
     from esbench.core.units import counted, format_steps
     from esbench.experiment.engines import EngineChoice
     from esbench.experiment.stored_trainer import require_trusted_trials
-    from esbench.publish.gate import render_check
     from esbench.publish.gate.check import check as check_folder
     from esbench.publish.gate.check import check_until_conclusive
+    from esbench.publish.gate.render_check import RENDERINGS
     from esbench.results.baselines import read_baseline
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
@@ -157,13 +157,8 @@ def check(
     for option, value in {**needed, "--trust": trust or None}.items():
         if value is not None and not until_conclusive:
             raise UsageError(f"{option}: expected together with --until-conclusive")
-    renderings = {
-        render_check.as_markdown: ("--markdown", markdown),
-        render_check.as_junit: ("--junit", junit),
-        render_check.as_json: ("--json", json),
-        render_check.as_badge: ("--badge", badge),
-    }
-    outputs = _outputs(file, dict(renderings.values()))
+    given = {"markdown": markdown, "junit": junit, "json": json, "badge": badge}
+    outputs = _outputs(file, {f"--{name}": path for name, path in given.items()})
     rules, frozen = GateRules(alpha, margin), read_baseline(file)
     declared = dict.fromkeys(cell.episode_statistic for cell in frozen.cells)
     if statistic is not None and [*declared] != [statistic]:
@@ -179,9 +174,9 @@ def check(
         )
     else:
         report = check_folder(root, frozen, rules, exact, allow_inconclusive)
-    for path, render in zip(outputs, renderings, strict=True):
+    for path, name in zip(outputs, given, strict=True):
         if path is not None:
-            write_bytes(path, render(report).encode())
+            write_bytes(path, RENDERINGS[name](report).encode())
     return report
 
 

@@ -76,8 +76,8 @@ def _check(
     """Exit code 0: no regression. 1: a regression. 3: a cell was not measured. 4: too few seeds."""
     from esbench.cli.console import Terminal
     from esbench.cli.printing import print_check
-    from esbench.publish.gate import render_check
     from esbench.publish.gate.check import EXIT_NOT_MEASURED
+    from esbench.publish.gate.render_check import RENDERINGS
 
     try:
         with resumable():
@@ -90,13 +90,7 @@ def _check(
     if format_ == "text":
         print_check(report)
     else:
-        renderings = {
-            "markdown": render_check.as_markdown,
-            "json": render_check.as_json,
-            "junit": render_check.as_junit,
-            "badge": render_check.as_badge,
-        }
-        write(renderings[format_](report))
+        write(RENDERINGS[format_](report))
     raise typer.Exit(report.exit_code)
 
 

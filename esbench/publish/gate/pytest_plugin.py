@@ -138,13 +138,15 @@ def pytest_terminal_summary(
 
 def _write_files(config: pytest.Config, report: Any) -> None:
     """Write the check of the session to the files of the options."""
-    from esbench.publish.gate.render_check import as_json, as_markdown
+    from esbench.publish.gate.render_check import RENDERINGS
     from esbench.store.outputs import write_bytes
 
-    for name, render in zip(WRITTEN, (as_markdown, as_json), strict=True):
+    for name in WRITTEN:
         given = config.getoption(f"--esbench-{name}")
         if given is not None and report is not None:
-            write_bytes(config.invocation_params.dir / str(given), render(report).encode())
+            write_bytes(
+                config.invocation_params.dir / str(given), RENDERINGS[name](report).encode()
+            )
 
 
 def _session_gate(config: pytest.Config) -> Any:

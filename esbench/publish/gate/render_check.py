@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -297,6 +297,14 @@ def as_badge(report: CheckReport) -> str:
             "isError": report.exit_code == EXIT_REGRESSION,
         }
     )
+
+
+RENDERINGS: Final[dict[str, Callable[[CheckReport], str]]] = {
+    "markdown": as_markdown,
+    "junit": as_junit,
+    "json": as_json,
+    "badge": as_badge,
+}
 
 
 def mean_text(scores: Floats) -> str:
