@@ -71,8 +71,9 @@ sphinx_gallery_conf = {
 html_math_renderer = "svg"
 html_theme = "furo"
 html_title = "esbench"
-html_static_path = ["_static"]
+html_static_path = ["_static", "../results/films", "../esbench/publish/html/sort.js"]
 html_css_files = ["custom.css"]
+html_js_files = [("sort.js", {"defer": "defer"})]
 html_copy_source = False
 html_theme_options = {
     "navigation_with_keys": True,

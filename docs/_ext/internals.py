@@ -9,7 +9,7 @@ import typer
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.cli.app import app as command_line
-from esbench.core.escape import markdown, markdown_code
+from esbench.core.escape import markdown, markdown_code, one_line
 from esbench.core.files import safe_name
 from esbench.core.population import Population
 from esbench.core.registry import Registry
@@ -36,6 +36,7 @@ from esbench.experiment.trainer import Trainer
 from esbench.grids.environment_files import (
     EnvironmentFile,
     environment_names,
+    environment_versions,
     load_environment,
 )
 from esbench.grids.grid_file import Grid
@@ -44,6 +45,7 @@ from esbench.integrations.trackers.tracker import TrackedRun
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, TorchPolicy
 from esbench.publish.catalog import SettingRow, setting_rows
 from esbench.publish.figures.drawing import Output
+from esbench.publish.leaderboard.films import Film, films_of, read_films
 from esbench.publish.leaderboard.suites import (
     Suite,
     SuiteCell,

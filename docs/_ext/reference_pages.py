@@ -222,6 +222,7 @@ def environment_page(name: str, file: Any, results: list[Row]) -> tuple[str, str
         f"```toml\n{toml_tables(tables)}\n```",
         f"```console\n$ esbench run --env {name} --algorithm openai_es --seeds 0-2\n```",
         *score_sections(file.scores),
+        *version_sections(file.versions),
         *results_section(results, "Environment", name),
     ]
     if played.backend == "atari":
@@ -417,6 +418,17 @@ def table_rows(text: str) -> Iterator[Row]:
     for cells in body:
         if len(cells) == len(headings):
             yield dict(zip(headings, cells, strict=True))
+
+
+def version_sections(versions: dict[str, Any]) -> Iterator[str]:
+    """How other versions of an environment differ; nothing if that is not known."""
+    if versions:
+        rows = [
+            [name, other.comparable, escaped(other.what), f"[source]({other.source})"]
+            for name, other in versions.items()
+        ]
+        yield "## Other versions"
+        yield markdown_table(["Version", "Scores comparable", "What differs from ours", ""], rows)
 
 
 def results_section(results: list[Row], key: str, name: str) -> Iterator[str]:

@@ -7,19 +7,26 @@ nor their figures are committed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from internals import (
     Entry,
+    Film,
     Output,
     Suite,
     SuiteCell,
     counted,
     environment_names,
+    environment_versions,
+    films_of,
     load_environment,
     markdown,
     markdown_code,
+    one_line,
+    read_films,
     read_leaderboard,
     read_suite,
     safe_name,
@@ -83,7 +90,11 @@ def generate(leaderboard: Path = LEADERBOARD, out: Path = RESULTS) -> None:
         for name, drawing in drawings.items()
     }
     pages = dict(
-        [*suite_pages(suites, drawn), *environment_pages(groups), *algorithm_pages(groups)]
+        [
+            *suite_pages(suites, drawn),
+            *environment_pages(groups, read_films(leaderboard)),
+            *algorithm_pages(groups),
+        ]
     )
     pages |= parts(suites, groups, drawn)
     files |= {f"{name}.md": text.encode() for name, text in pages.items()}
@@ -198,12 +209,15 @@ def settings_text(suite: Suite) -> str:
 # Environments and algorithms
 
 
-def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str, str]]:
+def environment_pages(
+    groups: dict[str, list[list[Result]]], films: Sequence[Film]
+) -> Iterator[tuple[str, str]]:
     """A page for every environment with results, and their index."""
     lines = []
     for environment, own in groups.items():
-        text = [f"# {markdown(environment)}", linked_environment_file(environment)]
         every = combined(own)
+        text = [f"# {markdown(environment)}", linked_environment_file(environment)]
+        text += [versions_text(environment), films_text(every, films)]
         if len(own) > 1:
             text += ["## All rows", environment_table(every, with_suites=True), MEANING]
         for rows in own:
@@ -230,6 +244,41 @@ def environment_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[s
             list(groups),
         ),
     )
+
+
+def versions_text(environment: str) -> str:
+    """Whether scores of other versions of an environment are comparable; nothing if unknown."""
+    words = {"yes": "comparable", "roughly": "roughly comparable", "no": "not comparable"}
+    versions = environment_versions(environment).items()
+    if not versions:
+        return ""
+    found = "; ".join(f"{name} {words[other.comparable]}" for name, other in versions)
+    link = f"../../reference/environments/{safe_name(environment)}.md#other-versions"
+    return f"Scores of other versions: {found} ([differences]({link}))."
+
+
+def films_text(rows: Sequence[Result], films: Sequence[Film]) -> str:
+    """The films of the rows of an environment, or why there is none."""
+    shown = [(row, film) for row in rows for film in films_of(row.entry, films)]
+    if not shown:
+        has_policies = any(row.entry.policies for row in rows)
+        return "No film: " + (
+            "`python plots/films.py` has not been run since its policies were published."
+            if has_policies
+            else "no policies of this environment are published yet."
+        )
+    figures = [
+        f'<figure><img src="../../_static/{quote(film.file_name)}" loading="lazy" '
+        f'alt="{plain(row.cell.title)}"><figcaption>{plain(row.cell.algorithm)}: '
+        f"{plain(film.caption)}<br><code>{plain(film.command)}</code></figcaption></figure>"
+        for row, film in shown
+    ]
+    return f'```{{raw}} html\n<div class="films">{"".join(figures)}</div>\n```'
+
+
+def plain(text: str) -> str:
+    """Text for HTML in a fenced block."""
+    return escape(one_line(text)).replace("`", "&#96;")
 
 
 def algorithm_pages(groups: dict[str, list[list[Result]]]) -> Iterator[tuple[str, str]]:

@@ -251,9 +251,9 @@ def best_table(
         lines.append(
             {
                 "Environment": page_link(environment, f"{folder}environments/"),
+                "Score": f"{format_number(best.cell.score)} {interval_text(best)}",
                 "Best": linked_names(equal, folder),
                 "Suite": suite,
-                "Score": f"{format_number(best.cell.score)} {interval_text(best)}",
                 BEST: format_share(best.row.chance),
                 "=": linked_names(tied, folder) or NONE,
                 "Seeds": seeds_text(best),

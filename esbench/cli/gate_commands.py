@@ -159,6 +159,7 @@ def _leaderboard(
     ] = "text",
 ) -> None:
     from esbench.cli.console import print_sheet
+    from esbench.publish.html.leaderboard_page import as_page
     from esbench.publish.leaderboard import table
     from esbench.publish.tables.render_table import export, records
 
@@ -172,6 +173,6 @@ def _leaderboard(
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":
-        write(table.as_page(rows, str(folder) if folder != reading.LEADERBOARD else ""))
+        write(as_page(rows, folder))
     else:
         write(export(sheet, records(table.COLUMNS, rows), format_))

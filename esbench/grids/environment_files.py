@@ -204,6 +204,22 @@ class Scores(Settings):
 
 
 @final
+class OtherVersion(Settings):
+    """How another version of an environment differs from this one.
+
+    Attributes:
+        comparable: whether scores of both can be compared; "roughly" names in ``what`` why not
+            exactly.
+        what: the difference.
+        source: where it is described.
+    """
+
+    comparable: Literal["yes", "roughly", "no"]
+    what: str
+    source: str
+
+
+@final
 class EnvironmentFile(EnvironmentSettings):
     """A file of ``envs/``: the environment, and tables that a grid may override.
 
@@ -212,6 +228,7 @@ class EnvironmentFile(EnvironmentSettings):
         description: one line for ``esbench list``.
         kind: "function" is a test function of optimization. Its returns approach 0, the best
             possible one, over many orders of magnitude; figures use a logarithmic axis.
+        versions: other versions of the environment by name, such as "v4".
     """
 
     kind: Kind = "environment"
@@ -221,6 +238,7 @@ class EnvironmentFile(EnvironmentSettings):
     evaluation: Table = Field(default_factory=dict)
     algorithms: Annotated[dict[str, Table], KEPT] = Field(default_factory=dict)
     scores: Scores = Scores()
+    versions: dict[str, OtherVersion] = Field(default_factory=dict)
 
     def spec(self) -> EnvironmentSpec:
         """The part that results depend on.
@@ -260,6 +278,11 @@ def is_proven(environment: EnvironmentSpec) -> bool:
     """Whether an environment is one of ``envs/``, with its own wrappers: tests have played it."""
     known = environment.id in _paths(folder())
     return known and environment.wrappers == load_environment(environment.id).wrappers
+
+
+def environment_versions(name: str) -> dict[str, OtherVersion]:
+    """How other versions of an environment differ; none if it has no file."""
+    return load_environment(name).versions if name in environment_names() else {}
 
 
 def environment_kind(name: str) -> Kind:

@@ -1,6 +1,8 @@
+import re
 from pathlib import Path
 
 import gymnasium
+import numpy as np
 import pytest
 
 from esbench.core.errors import UsageError
@@ -9,6 +11,7 @@ from esbench.core.settings import Table
 from esbench.engine.random_policy import random_policy_returns
 from esbench.environments.atari_games import OF_FRAMES, Game
 from esbench.environments.registration import SUFFIXES, atari_environments
+from esbench.environments.simulator_log import silenced
 from esbench.environments.specifications import register_family
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import grid_trials
@@ -303,3 +306,32 @@ def test_a_file_without_an_id_is_a_mistake_in_envs_only(
     monkeypatch.setattr(environment_files, "folder", lambda: tmp_path)
     with pytest.raises(UsageError, match=r"config.toml: id is missing"):
         environment_names()
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "HumanoidStandup-v5",
+        "InvertedDoublePendulum-v5", "InvertedPendulum-v5", "Swimmer-v5", "Walker2d-v5",
+    ],
+)  # fmt: skip
+def test_scores_of_other_versions_are_as_comparable_as_the_file_says(name: str) -> None:
+    other = load_environment(name).versions["v4"]
+    rewards = []
+    with silenced():
+        for each in (name, name.replace("-v5", "-v4")):
+            env = gymnasium.make(each)
+            env.reset(seed=1)
+            env.action_space.seed(3)
+            steps = [env.step(env.action_space.sample()) for _ in range(100)]
+            ended = next((n for n, step in enumerate(steps) if step[2]), 99)
+            rewards.append(np.array([step[1] for step in steps[: ended + 1]], dtype=float))
+    (*own, last), (*others, other_last) = rewards
+    if other.comparable == "no":
+        assert not np.allclose(own, others[: len(own)])
+        return
+    assert own == others
+    more = re.match(r"(\d+) more for each fall", other.what)
+    assert other.comparable == ("roughly" if more else "yes")
+    assert other_last - last == pytest.approx(float(more[1]) if more else 0)

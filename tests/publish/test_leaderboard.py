@@ -495,7 +495,7 @@ def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_p
         assert all(entry.cell.algorithm in out.replace(r"\_", "_") for entry in few)
         if format_ == "html":
             assert not re.search(r'(src|href)="(?!#|data:)', out)  # it needs no network
-            assert out.count("<select") == 4
+            assert out.count("<select") == 5
         if format_ == "json":
             assert len(json.loads(out)["rows"]) == len(few)
         if format_ == "csv":

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -5,15 +6,15 @@ from typing import Any
 
 import pytest
 from fake_entries import fake_suite
-from past_checks import write_check, write_levels
 from playwright.sync_api import Browser, Locator, Page
 from programs import chromium
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
-from esbench.publish.history import history
-from esbench.publish.html.history_page import write_history
+from esbench.publish.html.leaderboard_page import as_page
 from esbench.publish.html.report import write_report
-from esbench.publish.leaderboard.table import as_page, leaderboard_rows
+from esbench.publish.leaderboard.films import films_folder, read_films
+from esbench.publish.leaderboard.table import leaderboard_rows
+from esbench.results.entries import read_entry
 
 QUIET = (
     "--disable-gpu",
@@ -23,6 +24,7 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
+PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 PHONE = {"width": 390, "height": 844}
 
 
@@ -151,56 +153,102 @@ def test_without_scripts_the_tables_are_there(browser: Browser, file: Path) -> N
         assert page.locator("noscript:visible").count() == page.locator("figure.chart").count()
 
 
-def test_filters_of_the_leaderboard_hide_other_rows(browser: Browser, tmp_path: Path) -> None:
+def board_column(page: Page, environment: str, column: int) -> list[str]:
+    """The texts of a column of the visible rows of an environment."""
+    cells = page.locator(
+        f'.board tr[data-environment="{environment}"]:visible td:nth-child({column})'
+    )
+    return [text.strip() for text in cells.all_inner_texts()]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a leaderboard with a film, and with several protocols and a missing number."""
+    folder = tmp_path_factory.mktemp("board") / "leaderboard"
     entries = fake_suite("mujoco-mlp")
-    hopper = [entry for entry in entries if entry.cell.environment == "Hopper-v5"]
-    page_file = tmp_path / "leaderboard.html"
-    page_file.write_text(as_page(leaderboard_rows(entries)))
-    with opened(browser, page_file, viewport={"width": 1240, "height": 900}) as page:
+    spec = entries[0].spec
+    grown = spec | {"environment": {**spec["environment"], "max_episode_steps": [[0, 9]]}}
+    cell = entries[0].cell.model_copy(update={"spec": grown})
+    entries[0] = entries[0].model_copy(update={"cell": cell})
+    runs = tuple(run.model_copy(update={"best_center": None}) for run in entries[1].runs)
+    entries[1] = entries[1].model_copy(update={"runs": runs})
+    (film,) = (each for each in read_films(PUBLISHED) if each.pick == "median")
+    filmed = read_entry(PUBLISHED / film.row)
+    shutil.copytree(films_folder(PUBLISHED), films_folder(folder))
+    file = folder.with_suffix(".html")
+    file.write_text(as_page(leaderboard_rows([*entries, filmed]), folder))
+    return file
+
+
+def test_the_leaderboard_filters_sorts_and_shows_films(browser: Browser, board: Path) -> None:
+    size = {"width": 1240, "height": 900}
+    with opened(browser, board, viewport=size, permissions=["clipboard-write"]) as page:
         table = page.locator("main .scroll").first
         assert table.evaluate("node => node.scrollWidth <= node.clientWidth")
-        assert table.locator("tr[data-environment]:visible").count() == len(entries)
-        page.get_by_label("Environment").select_option("Hopper-v5")
-        assert table.locator("th.group:visible").all_text_contents() == ["Hopper-v5"]
-        assert table.locator("tr[data-environment]:visible").count() == len(hopper)
-        page.get_by_label("Environment").select_option("")
-        assert table.locator("tr[data-environment]:visible").count() == len(entries)
+        count = table.locator("tr[data-environment]").count()
+        for name, value, shown in (
+            ("Environment", "Hopper-v5", 6),
+            ("Protocol", "growing episodes", 1),
+            ("Steps", "100 k", 1),
+            ("Policy", "mlp 64-64", 12),
+        ):
+            page.get_by_label(name).select_option(value)
+            assert table.locator("tr[data-environment]:visible").count() == shown, name
+            groups = table.locator("th.group:visible").all_inner_texts()
+            assert len(groups) == (2 if shown == 12 else 1)
+            page.get_by_label(name).select_option("")
+        assert table.locator("tr[data-environment]:visible").count() == count
+        headings = table.locator("thead th").all_inner_texts()
+        assert headings[:2] == ["Algorithm", "Score"]
+
+        def order(heading: str) -> str | None:
+            return table.get_by_role("columnheader", name=heading).get_attribute("aria-sort")
+
+        scores = board_column(page, "Hopper-v5", 2)
+        page.get_by_role("button", name="Score").click()
+        assert order("Score") == "ascending"
+        assert board_column(page, "Hopper-v5", 2) == scores[::-1]
+        place = headings.index("Best seen") + 1
+        for key, expected in (("Enter", "descending"), ("Space", "ascending")):
+            page.get_by_role("button", name="Best seen").press(key)
+            assert (order("Best seen"), order("Score")) == (expected, None)
+            *texts, last = board_column(page, "HalfCheetah-v5", place)
+            numbers = [float(text) for text in texts]
+            assert numbers == sorted(numbers, reverse=expected == "descending")
+            assert last == "-"  # a missing number is last in both orders
+        page.get_by_role("button", name="Algorithm").click()
+        names = board_column(page, "Hopper-v5", 1)
+        assert names == sorted(names)
+        groups = table.locator("th.group").all_inner_texts()
+        assert [text.split("\n")[0] for text in groups] == [
+            "CartPole-v1", "HalfCheetah-v5", "Hopper-v5"
+        ]  # fmt: skip
+        assert "v4" in groups[1]
+
+        table.get_by_role("button", name="replay").click()
+        command = table.locator("[data-copy]").get_attribute("data-copy") or ""
+        assert command.startswith("esbench verify --replay ")
+        assert table.get_by_role("button", name="copied").is_visible()
+        table.get_by_role("link", name="film").click()
+        film = page.locator(".made figure img")
+        film.scroll_into_view_if_needed()
+        assert film.evaluate("image => image.decode().then(() => image.naturalWidth)") == 320
+        assert page.locator(".replay code").inner_text() == command
 
 
-def test_a_point_of_the_history_is_a_link_to_its_commit(browser: Browser, tmp_path: Path) -> None:
-    write_levels(tmp_path / "checks", [0.0, 0.0, -4.0], repeated=2)
-    write_check(tmp_path / "checks", 2, [1.0, 2.0], algorithm="<img src=x onerror=alert(1)>")
-    found = history([tmp_path / "checks"])
-    file = write_history(found, tmp_path / "h.html", "https://github.com/me/agents/commit/")
-    address = f"https://github.com/me/agents/commit/{4:040x}"
-    with opened(browser, file, viewport={"width": 1280, "height": 900}) as page:
-        assert page.title() == "Checks of me/agents"
-        draw_all(page)
-        changes = page.locator("#changes tbody tr")
-        assert changes.count() == 1
-        links = [link.get_attribute("href") for link in changes.locator("a").all()]
-        assert links == [
-            address,
-            "#cell-2-4",
-            f"https://github.com/me/agents/compare/{3:040x}...{4:040x}",
-        ]
-        page.evaluate(
-            """addEventListener("click", (event) => {
-                const link = event.target.closest("a");
-                if (link) document.body.dataset.followed = link.href;
-                event.preventDefault();
-            })"""
-        )
-        plot = page.locator("#cell-2 .plot").first
-        plot.scroll_into_view_if_needed()
-        points = plot.locator(".scatterlayer .points path")
-        box = points.nth(4).bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.locator("#cell-2 .hovertext").wait_for()  # Plotly knows the point
-        page.mouse.down()
-        page.mouse.up()
-        page.locator(f"body[data-followed='{address}']").wait_for(timeout=10_000)
-        assert page.locator("#cell-2-4").is_hidden()
-        page.evaluate("location.hash = 'cell-2-4'")
-        page.locator("#cell-2-4").wait_for(state="visible")
+def test_a_phone_shows_every_name_and_score_of_the_leaderboard(
+    browser: Browser, board: Path
+) -> None:
+    with opened(browser, board, viewport=PHONE, has_touch=True, is_mobile=True) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+        cells = ".board tr[data-environment] td:nth-child(-n + 2), .board th.group div, select"
+        boxes = [cell.bounding_box() for cell in page.locator(cells).all()]
+        assert len(boxes) > 30
+        for box in boxes:
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE["width"]
+        page.locator(".board").evaluate("table => table.parentElement.scrollLeft = 500")
+        name = page.locator(".board tr[data-environment] td").first.bounding_box()
+        assert name is not None
+        assert 0 <= name["x"] < 30  # the name stays

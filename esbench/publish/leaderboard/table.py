@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from importlib import metadata
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, final
 
-import numpy as np
-
-from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError
-from esbench.core.json_text import Json
-from esbench.core.registry import DISTRIBUTION
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.publish.html.report import template
 from esbench.publish.tables.render_table import (
     INTERVAL,
-    TEXTS,
     Column,
     Sheet,
     interval_text,
@@ -36,9 +27,7 @@ from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, left_out, s
 from esbench.results.baselines import OWN_MEAN
 from esbench.results.cell import Cell
 from esbench.results.entries import Entry, place_of
-from esbench.results.statistics.curves import Band
 from esbench.results.statistics.estimates import iqm
-from esbench.results.statistics.quantile_bounds import QUANTILES
 from esbench.results.statistics.significance import chances_of_best
 
 SCORE_NOTE: Final = (
@@ -62,9 +51,6 @@ BEST_COLUMNS: Final = (
     "Environment", "Algorithm", "Policy", "Score", INTERVAL, BEST, "Tail", "Seeds", "Steps",
 )  # fmt: skip
 FULL_ONLY: Final = frozenset({"Best seen", "Generations", "CPU time", "Normalized"})
-WIDTH: Final = 120.0  # of a small curve, in pixels
-HEIGHT: Final = 30.0
-FILTERS: Final = ("environment", "algorithm", "policy", "budget")
 
 
 @final
@@ -256,101 +242,3 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     Column("file", attrgetter("entry.file_name")),
 )
 """The columns of the table of text, and of JSON, CSV and data frames in full precision."""
-
-
-def as_page(rows: Sequence[LeaderboardRow], folder: str = "") -> str:
-    """The rows as one HTML file with filters, which needs no network; equal rows, equal bytes.
-
-    ``folder`` is that of the leaderboard, if it is not the default one.
-    """
-    sheet = leaderboard_sheet(rows)
-    bands = [row.entry.curves.band() if row.entry.curves else None for row in rows]
-    alike: dict[str, list[Band]] = {row.cell.environment: [] for row in rows}
-    for row, band in zip(rows, bands, strict=True):
-        alike[row.cell.environment] += [band] if band else []
-    shown: list[Json] = [
-        {
-            "filters": {
-                "environment": row.cell.environment,
-                "algorithm": row.cell.label,
-                "policy": policy_words(row.entry),
-                "budget": format_steps(row.cell.budget),
-            },
-            "title": row.cell.title,
-            "cells": cells,
-            "curve": _paths(band, alike[row.cell.environment]),
-            "facts": _facts(row),
-            "seeds": _seeds(row.entry),
-        }
-        for row, cells, band in zip(rows, sheet.body, bands, strict=True)
-    ]
-    budgets = sorted({row.cell.budget for row in rows})
-    choices = {name: sorted({item["filters"][name] for item in shown}) for name in FILTERS}
-    choices["budget"] = list(dict.fromkeys(map(format_steps, budgets)))
-    return template("leaderboard.html").render(
-        header=sheet.header,
-        texts=TEXTS,
-        notes=sheet.notes,
-        rows=shown,
-        choices=choices,
-        command=shlex.join(["esbench", "verify", "--sample", "1", *([folder] if folder else [])]),
-        version=metadata.version(DISTRIBUTION),
-    )
-
-
-def _facts(row: LeaderboardRow) -> dict[str, str]:
-    cell, entry = row.cell, row.entry
-    reference = f"{format_number(cell.reference_score)} ({entry.cell.reference_source})"
-    facts = {
-        "Policy": policy_words(entry),
-        "Settings": settings_words(entry) or "defaults",
-        "Command": "; ".join(entry.commands),
-        "Commit": ", ".join(row.commits),
-        "Hardware": ", ".join(row.hardware),
-        "Wall-clock time": format_duration(cell.mean_cost("wall_time_s")),
-        "Random policy": format_number(cell.random_score),
-        "Reference": reference,
-        "Versions": ", ".join(f"{name} {text}" for name, text in row.versions.items()),
-        "File": entry.file_name,
-    }
-    return {name: text for name, text in facts.items() if text}
-
-
-def _seeds(entry: Entry) -> list[dict[str, str]]:
-    """One table row per seed, with the quantiles of its held-out returns."""
-    return [
-        {
-            "Seed": str(trial.seed),
-            "Score": format_number(score),
-            **{
-                f"{100 * share:.0f} %": format_number(value)
-                for share, value in zip(QUANTILES, run.quantiles, strict=True)
-            },
-            "Last digest": (trial.last_digest or "")[:12],
-        }
-        for trial, score, run in zip(entry.cell.trials, entry.scores, entry.runs, strict=True)
-    ]
-
-
-def _paths(shown: Band | None, alike: Sequence[Band]) -> Json | None:
-    """The points of a small curve, IQM and band, with axes that fit all ``alike``."""
-    values = [b[np.isfinite(b)] for each in alike for b in (each.low, each.high)]
-    if shown is None or not any(each.size for each in values):
-        return None
-    end = max(float(each.x[-1]) for each in alike)
-    low, high = (float(limit(np.concatenate(values))) for limit in (np.min, np.max))
-    scale = (HEIGHT - 2) / ((high - low) or 1)
-
-    def points(line: Floats) -> list[str]:
-        return [
-            f"{x / end * WIDTH:.1f},{HEIGHT - 1 - (y - low) * scale:.1f}"
-            for x, y in zip(shown.x, line, strict=True)
-            if math.isfinite(y)
-        ]
-
-    return {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "line": " ".join(points(shown.iqm)),
-        "band": " ".join([*points(shown.high), *reversed(points(shown.low))]),
-    }
