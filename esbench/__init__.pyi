@@ -9,6 +9,7 @@ from .app.api import (
     make_algorithm,
     make_trainer,
 )
+from .app.bisecting import bisect
 from .app.checking import (
     check_agent,
     check_environment,
@@ -92,6 +93,7 @@ __all__ = [
     "TrainingError",
     "UsageError",
     "baseline",
+    "bisect",
     "check",
     "check_agent",
     "check_algorithm",

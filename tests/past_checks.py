@@ -1,6 +1,7 @@
 """Files of checks as 'esbench check --json' writes them, made up."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,10 @@ def write_levels(folder: Path, levels: list[float], repeated: int = 1) -> None:
         for _ in range(repeated):
             write_check(folder, number, scores, last_digests=digests)
             number += 1
+
+
+def git(folder: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -> str:
+    who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a"}
+    env = {**who, "GIT_COMMITTER_EMAIL": "a", "GIT_COMMITTER_DATE": date, "PATH": "/usr/bin:/bin"}
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout

@@ -33,7 +33,7 @@ Options: TypeAlias = dict[str, Any]
 """The values of a function's options, by the names of its arguments."""
 
 # Options that have another name in Python; ``folder`` is one of ``compare``.
-NAMES: Final = {"overrides": "--set", "every": "--all", "folder": "--in"}
+NAMES: Final = {"only_plan": "--plan", "overrides": "--set", "every": "--all", "folder": "--in"}
 METAVARS: Final = {
     "grid": "NAME-OR-FILE",
     "folder": "DIR",
@@ -42,10 +42,14 @@ METAVARS: Final = {
     "path": "TRIAL",
     "first": "A",
     "second": "B",
+    "good": "GOOD",
+    "bad": "BAD",
     "overrides": "KEY=VALUE",
     "device": "cpu|cuda",
     "shard": "I/N",
     "address": "HOST:PORT",
+    "install": "COMMAND",
+    "command": "COMMAND",
     "callback": "PACKAGE.FILE:FUNCTION",
     "track": "TRACKER",
     "episode_timeout": "SECONDS",
@@ -59,7 +63,16 @@ METAVARS: Final = {
     "size": "WIDTHxHEIGHT",
     "title": "TEXT",
 }
-TEXTS: Final = {"grid", "first", "second", "algorithms", "panels", "device"}  # one text each
+TEXTS: Final = {
+    "grid",
+    "good",
+    "bad",
+    "first",
+    "second",
+    "algorithms",
+    "panels",
+    "device",
+}  # one text each
 
 
 @final

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from esbench.app import gating, reading
+from esbench.app import bisecting, gating, reading
 from esbench.app.display import complain
 from esbench.cli.app import (
     EXIT_FAILED,
@@ -15,9 +15,10 @@ from esbench.cli.app import (
     resumable,
     write,
 )
-from esbench.core.errors import TrainingError, UsageError
+from esbench.core.errors import EsbenchError, TrainingError, UsageError
 
 GATE: Final = "Gate"
+EXIT_UNTESTABLE: Final = 125  # of 'git bisect run'
 LEADERBOARD: Final = "Leaderboard"
 
 
@@ -72,6 +73,12 @@ def _check(
             "standard error.",
         ),
     ] = "text",
+    git_bisect: Annotated[
+        bool,
+        typer.Option(
+            "--git-bisect", help="For 'git bisect run': exit with 125 where there is no verdict."
+        ),
+    ] = False,
 ) -> None:
     """Exit code 0: no regression. 1: a regression. 3: a cell was not measured. 4: too few seeds."""
     from esbench.cli.console import Terminal
@@ -82,16 +89,36 @@ def _check(
     try:
         with resumable():
             report = gating.check(**values, display=Terminal(stderr=format_ != "text"))
-    except TrainingError as error:  # exit code 1 means a regression
-        if not values["until_conclusive"]:
+    except EsbenchError as error:
+        is_training = isinstance(error, TrainingError) and values["until_conclusive"]
+        if not (is_training or git_bisect):
             raise
-        complain(str(error))
-        raise typer.Exit(EXIT_NOT_MEASURED) from None
+        complain(str(error))  # exit code 1 means a regression
+        raise typer.Exit(EXIT_UNTESTABLE if git_bisect else EXIT_NOT_MEASURED) from None
     if format_ == "text":
         print_check(report)
     else:
         write(RENDERINGS[format_](report))
-    raise typer.Exit(report.exit_code)
+    code = report.exit_code
+    raise typer.Exit(EXIT_UNTESTABLE if git_bisect and code > EXIT_FAILED else code)
+
+
+@command(
+    GATE,
+    bisecting.bisect,
+    "esbench bisect v1.2 --grid gate.toml --plan",
+    "esbench bisect v1.2 main --grid gate.toml --until-conclusive",
+    "esbench bisect HEAD~20 --command 'pytest -q tests/test_scores.py'",
+)
+def _bisect(values: Options) -> None:
+    """Exit code 0: one commit was found. 4: several are left, because some could not be tested."""
+    from esbench.cli.console import Terminal
+    from esbench.publish.gate.check import EXIT_INCONCLUSIVE
+
+    with resumable():
+        found = bisecting.bisect(**values, display=Terminal())
+    if len(found.commits) > 1:
+        raise typer.Exit(EXIT_INCONCLUSIVE)
 
 
 @command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from typing import Final
 from esbench.core.errors import UsageError
 
 FAILURES: Final = (OSError, subprocess.SubprocessError, ValueError)  # of ``git``
+# A folder of somebody else may name programs: one that watches its files, and hooks.
+_NO_PROGRAMS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 # A host of code with the path of a commit there, by a word in the host's name.
 _HOSTS: Final = {
     "gitlab": "/-/commit/", "bitbucket": "/commits/",
@@ -25,10 +28,10 @@ _ADDRESS: Final = re.compile(r"https?://(?P<host>[\w.-]+)(?::\d+)?(?:/[\w.~-]+)+
 
 def git(folder: Path, *arguments: str, timeout: float = 10.0) -> str:
     """What git prints, without surrounding space; one of ``FAILURES`` if it fails."""
-    # A folder of somebody else may name a program that watches its files.
-    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments]
+    command = ["git", *_NO_PROGRAMS, "-C", str(folder), *arguments]
+    environment = os.environ | {"LC_ALL": "C"}
     return subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=timeout
+        command, capture_output=True, text=True, check=True, timeout=timeout, env=environment
     ).stdout.strip()
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import Run
 from fake_trials import edit, write_scores
-from past_checks import GOOD, ORIGIN, write_check, write_levels
+from past_checks import GOOD, ORIGIN, git, write_check, write_levels
 
 from esbench.core.git import commit_address
 from esbench.publish.figures.history_figure import history_drawing
@@ -26,13 +25,6 @@ def only(folder: Path) -> CellHistory:
 def places(cell: CellHistory, name: str) -> list[int]:
     """The places of the checks with a change."""
     return [n for n, c in enumerate(cell.checks) if not math.isnan(getattr(c, name))]
-
-
-def git(folder: Path, *arguments: str, date: str = "2026-01-01T00:00:00Z") -> str:
-    who = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a"}
-    env = {**who, "GIT_COMMITTER_EMAIL": "a", "GIT_COMMITTER_DATE": date, "PATH": "/usr/bin:/bin"}
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
 
 
 def test_checks_of_a_repository_are_kept_and_shown(esbench: Run, tmp_path: Path) -> None:

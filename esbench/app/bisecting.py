@@ -1,0 +1,218 @@
+"""Find the commit that broke training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+from esbench.app.display import Display, PlainDisplay
+from esbench.app.options import public
+from esbench.core.errors import EsbenchError, UsageError
+
+if TYPE_CHECKING:
+    from esbench.publish.gate.bisect_commits import CommitTest, CommitVerdict, Range
+
+BISECTIONS: Final = Path("results/bisect")
+
+
+@final
+@dataclass(frozen=True)
+class Bisection:
+    """What a bisection has found.
+
+    Attributes:
+        plan: its cost, in sentences.
+        commits: the whole names of the commits that can be the first bad one: one, or several if
+            some could not be tested; none if it was only planned.
+        folder: what was trained, with a file of the gate for each commit in its folder "checks".
+    """
+
+    plan: list[str]
+    commits: list[str]
+    folder: Path
+
+
+@public()
+def bisect(
+    good: str,
+    bad: str = "HEAD",
+    *,
+    grid: str | Path | None = None,
+    command: str | None = None,
+    baseline: str | Path | None = None,
+    install: str | None = None,
+    until_conclusive: bool = False,
+    max_seeds: int | None = None,
+    alpha: float = 0.01,
+    margin: float | None = None,
+    workers: int | None = None,
+    only_plan: bool = False,
+    out: str | Path = BISECTIONS,
+    display: Display | None = None,
+) -> Bisection:
+    """Find the first commit at which a grid trains worse, by git bisect and the gate's verdict.
+
+    Commits are checked out in a temporary worktree, never in your checkout. Python finds the code
+    there first, in its folder and in "src". What a commit has trained is kept, so the same command
+    trains nothing twice, and resumes after an interruption.
+
+    Args:
+        good: the commit at which training was good.
+        bad: the commit at which it is worse.
+        grid: the name of a grid, or a grid file, to train at each commit; it is the same file at
+            all commits, also where the repository has another version of it.
+        command: instead of a grid, a command of the shell, such as "pytest tests/test_scores.py";
+            exit code 0 is good, 1 is bad, and a commit with any other one is skipped.
+        baseline: a file of 'esbench baseline' to check against (default: made at the good commit).
+        install: a command of the shell that installs each commit before it is tested, such as
+            "pip install .".
+        until_conclusive: train more seeds where the verdict on a commit is inconclusive, which is
+            skipped otherwise.
+        max_seeds: as ``check``.
+        alpha: largest probability that the gate calls an unchanged commit bad, for each commit.
+        margin: as ``check``.
+        workers: as ``run``.
+        only_plan: print the cost and stop.
+        out: folder of what is trained, with a folder for each question.
+        display: shows the plan and the verdicts.
+
+    Raises:
+        UsageError: a commit or the grid is not known, the good commit is not good, or the bad one
+            is not bad.
+
+    Examples:
+        >>> esbench.bisect("v1.2", grid="gate.toml").commits  # doctest: +SKIP
+    """
+    from esbench.core.git import git
+    from esbench.core.units import format_duration
+    from esbench.publish.gate.bisect_commits import SHORT, GridTest, Verdicts, find_range
+    from esbench.publish.gate.bisect_commits import bisect as find
+    from esbench.store.outputs import only_holder
+
+    show = display or PlainDisplay()
+    _require_one_test(grid, command, install, baseline, until_conclusive, max_seeds)
+    chosen = find_range(Path(), good, bad)
+    options = [f"--alpha={alpha}", *([] if margin is None else [f"--margin={margin}"])]
+    if until_conclusive:
+        options += ["--until-conclusive", "--trust"]
+        options += [] if max_seeds is None else [f"--max-seeds={max_seeds}"]
+    test, folder = _test(chosen, grid, command, baseline, install, options, workers, Path(out))
+    verdicts = Verdicts.read(folder / "verdicts.json")
+    if isinstance(test, GridTest) and not test.baseline.exists():
+        verdicts.known.clear()  # they were of another baseline
+    lines = _plan(chosen, grid, workers, len(verdicts.known), show)
+    show.say(*lines)
+    if only_plan:
+        return Bisection(lines, [], folder)
+
+    def tell(commit: str, verdict: CommitVerdict, seconds: float) -> None:
+        subject = git(chosen.top, "show", "-s", "--format=%s", commit)
+        time = "known" if math.isnan(seconds) else format_duration(seconds)
+        show.say(f"{verdict:<4}  {commit[:SHORT]}  {time:>7}  {subject}")
+
+    with only_holder(folder / ".lock", f"another bisection uses {folder}", waits=False):
+        found = find(chosen, test, verdicts, tell)
+    names = [git(chosen.top, "show", "-s", "--format=%H  %ad  %an  %s", name) for name in found]
+    if len(found) == 1:
+        show.say("first bad commit:", *names)
+    else:
+        show.say(
+            f"the first bad commit is one of {len(found)}; those between were skipped:", *names
+        )
+    show.say(f"results: {folder}")
+    return Bisection(lines, found, folder)
+
+
+def _require_one_test(
+    grid: object,
+    command: object,
+    install: object,
+    baseline: object,
+    until_conclusive: bool,
+    max_seeds: object,
+) -> None:
+    """Raises UsageError if options do not belong together."""
+    if (grid is None) == (command is None):
+        raise UsageError("expected --grid or --command, one of them")
+    needs_grid = {
+        "--install": install,
+        "--baseline": baseline,
+        "--until-conclusive": until_conclusive,
+    }
+    for option, value in needs_grid.items():
+        if value and grid is None:
+            raise UsageError(f"{option} with --command: expected --grid")
+    if max_seeds is not None and not until_conclusive:
+        raise UsageError(f"--max-seeds {max_seeds}: expected together with --until-conclusive")
+
+
+def _test(
+    chosen: Range,
+    grid: str | Path | None,
+    command: str | None,
+    baseline: str | Path | None,
+    install: str | None,
+    options: Sequence[str],
+    workers: int | None,
+    out: Path,
+) -> tuple[CommitTest, Path]:
+    """The test of a commit, and the folder of its results."""
+    from esbench.core.files import read_text
+    from esbench.publish.gate.bisect_commits import CommandTest, GridTest, folder_of
+    from esbench.results.baselines import read_baseline
+
+    if command is not None:
+        folder = folder_of(out, chosen.good, command).absolute()
+        return CommandTest(command, folder / "logs"), folder
+    file = Path(str(grid))
+    question = [chosen.good, read_text(file) if file.is_file() else str(grid), install or ""]
+    if baseline is not None:
+        read_baseline(Path(baseline))
+        question.append(read_text(Path(baseline)))
+    folder = folder_of(out, *question, *options).absolute()
+    frozen = folder / "baseline.json" if baseline is None else Path(baseline).absolute()
+    name = str(file.absolute()) if file.is_file() else str(grid)
+    many = [] if workers is None else [f"--workers={workers}"]
+    return GridTest(name, chosen.good, frozen, folder, options, many, install or ""), folder
+
+
+def _plan(
+    chosen: Range,
+    grid: str | Path | None,
+    workers: int | None,
+    known: int,
+    show: Display,
+) -> list[str]:
+    """The cost in sentences: commits, steps, trials and time."""
+    from esbench.app.training import plan
+    from esbench.core.units import counted, format_duration, format_steps
+    from esbench.core.user_code import FOLDERS
+
+    most = chosen.steps + 2
+    commits, between = counted(chosen.commits, "commit"), counted(chosen.steps, "commit")
+    lines = [
+        f"{commits} after the good one: at most {most} tests, of both ends and {between} between"
+    ]
+    if known:
+        lines.append(f"{counted(known, 'commit')} already tested")
+    if grid is None:
+        return lines
+    folders = [str(chosen.top / chosen.inside / each) for each in ("src", "")]
+    try:
+        FOLDERS.extend(folders)
+        cost = plan(grid, workers=workers, out=BISECTIONS / "plan", display=show)
+    except EsbenchError as error:  # the library may have to be built
+        return [*lines, f"time unknown before the first test: {error}"]
+    finally:
+        for each in folders:
+            FOLDERS.remove(each)
+    trials = sum(each.trials for each in cost.costs)
+    steps = sum(each.env_steps for each in cost.costs)
+    lines.append(
+        f"a test trains {counted(trials, 'trial')}, {format_steps(steps)} steps, in about "
+        f"{format_duration(cost.seconds)}: at most {format_duration(most * cost.seconds)} in total"
+    )
+    return lines

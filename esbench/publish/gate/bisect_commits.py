@@ -1,0 +1,324 @@
+"""The first commit that a test calls bad: git bisects, in a worktree of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, final
+
+import msgspec
+
+from esbench.core.errors import UsageError
+from esbench.core.escape import one_line
+from esbench.core.files import read_json
+from esbench.core.git import FAILURES, git
+from esbench.core.json_text import as_text
+from esbench.core.process import interrupts_delayed
+from esbench.publish.gate.check import EXIT_REGRESSION, EXIT_SAME
+from esbench.store.outputs import write_bytes
+
+CommitVerdict: TypeAlias = Literal["good", "bad", "skip"]
+Told: TypeAlias = Callable[[str, CommitVerdict, float], object]
+"""Receives a commit, its verdict and the seconds of its test; NaN if it was known."""
+
+SHORT: Final = 12  # characters of a commit in the names of folders
+CHECKS: Final = "checks"  # the folder of the files of checks, which ``esbench history`` reads
+INTERRUPTED: Final = (130, -2)  # exit codes after Ctrl-C
+GRACE: Final = 20.0  # seconds for a command that has also received Ctrl-C to save its trials
+SLOW: Final = 600.0  # seconds for git to write a large checkout
+_FIRST: Final = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.MULTILINE)
+_LEFT: Final = re.compile(r"^[0-9a-f]{40,64}$", re.MULTILINE)
+
+
+class CommitTest(ABC):
+    """Judges a checkout."""
+
+    @abstractmethod
+    def judge(self, checkout: Path, commit: str) -> CommitVerdict:
+        """Whether a commit, which is checked out in a folder, is good; "skip" if it cannot tell."""
+
+
+@final
+@dataclass(frozen=True)
+class CommandTest(CommitTest):
+    """A command of the shell: exit code 0 is good, 1 is bad, and any other one tells nothing."""
+
+    command: str
+    log: Path
+
+    def judge(self, checkout: Path, commit: str) -> CommitVerdict:
+        """Run the command in the checkout."""
+        return _verdict(_run(self.command, checkout, self.log / f"{commit[:SHORT]}.txt"))
+
+
+@final
+@dataclass(frozen=True)
+class GridTest(CommitTest):
+    """Trains a grid with the code of a checkout, and asks the gate there.
+
+    Attributes:
+        grid: its name or file.
+        baseline: a file; if it is missing, it is made of the commit ``good``.
+        out: folder of what is trained, with a folder for each commit.
+        options: of ``esbench check``, as words.
+        workers: as words of an option.
+        install: a command of the shell that comes before; empty for none.
+    """
+
+    grid: str
+    good: str
+    baseline: Path
+    out: Path
+    options: Sequence[str] = ()
+    workers: Sequence[str] = ()
+    install: str = ""
+
+    def judge(self, checkout: Path, commit: str) -> CommitVerdict:
+        """Train the commit's trials that are not done, and check them."""
+        folder, file = self._trained(checkout, commit), self.out / CHECKS / f"{commit}.json"
+        if commit == self.good and not self.baseline.exists():
+            self._freeze(checkout, folder)
+            return "good"
+        if folder is None:
+            return "skip"
+        file.unlink(missing_ok=True)
+        words = ["check", str(folder), "--baseline", str(self.baseline), "--json", str(file)]
+        code = _run([*_ESBENCH, *words, *self.options], checkout, self._log(commit))
+        return _verdict(code) if file.exists() else "skip"  # a crash is no verdict
+
+    def _freeze(self, checkout: Path, folder: Path | None) -> None:
+        """Make the baseline of a commit's trials; UsageError if they cannot be trained."""
+        log = self._log(self.good)
+        words = ["baseline", str(folder), "--out", str(self.baseline), "--trust"]
+        if folder is None or _run([*_ESBENCH, *words], checkout, log):
+            short = self.good[:SHORT]
+            raise UsageError(
+                f"no baseline of the good commit {short}: {_last_line(log)}; see {log}"
+            )
+
+    def _trained(self, checkout: Path, commit: str) -> Path | None:
+        """The folder of a commit's trials; None if the commit cannot be installed."""
+        log, folder = self._log(commit), self.out / commit[:SHORT]
+        if self.install and _run(self.install, checkout, log):
+            return None
+        words = ["run", self.grid, "--out", str(folder), "--quiet", *self.workers]
+        _run([*_ESBENCH, *words], checkout, log)  # the check names what has failed
+        return folder
+
+    def _log(self, commit: str) -> Path:
+        return self.out / "logs" / f"{commit[:SHORT]}.txt"
+
+
+_ESBENCH: Final = (sys.executable, "-m", "esbench")
+
+
+def _verdict(code: int) -> CommitVerdict:
+    if code == EXIT_SAME:
+        return "good"
+    return "bad" if code == EXIT_REGRESSION else "skip"
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+    return one_line(next((line for line in reversed(lines) if line.strip()), "no output"))
+
+
+def _run(command: str | Sequence[str], checkout: Path, log: Path) -> int:
+    """The exit code of a command with the code of a checkout; its output is added to a log.
+
+    Ctrl-C also reaches the command, which saves its trials before this process goes on.
+    """
+    paths = [str(checkout / "src"), str(checkout), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    shown = command if isinstance(command, str) else shlex.join(command)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {shown}\n")
+        file.flush()
+        with subprocess.Popen(
+            command, shell=isinstance(command, str), cwd=checkout, env=environment,
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+        ) as child:  # fmt: skip
+            try:
+                code = child.wait()
+            except BaseException:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(GRACE)
+                child.terminate()
+                child.wait()
+                raise
+    if code in INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
+
+
+@final
+@dataclass(frozen=True)
+class Range:
+    """The commits of a repository between a good one and a bad one.
+
+    Attributes:
+        top: the folder of the checkout.
+        inside: the folder below it in which a test runs.
+        good, bad: their whole names.
+        commits: how many come after the good one, up to the bad one.
+    """
+
+    top: Path
+    inside: str
+    good: str
+    bad: str
+    commits: int
+
+    @property
+    def steps(self) -> int:
+        """The most commits between both that are tested if none is skipped."""
+        return math.ceil(math.log2(self.commits))
+
+
+def find_range(folder: Path, good: str, bad: str) -> Range:
+    """The commits from ``good`` to ``bad`` of the repository that a folder is in.
+
+    UsageError if there is no such repository or commit, or the bad one does not come after the
+    good one.
+    """
+    try:
+        top, inside = (
+            git(folder, "rev-parse", f"--show-{what}") for what in ("toplevel", "prefix")
+        )
+    except (OSError, subprocess.SubprocessError):
+        raise UsageError(f"{folder.resolve()} is in no repository of git; expected one") from None
+    names = []
+    for argument, text in (("GOOD", good), ("BAD", bad)):
+        try:
+            names.append(
+                git(folder, "rev-parse", "--verify", "--end-of-options", f"{text}^{{commit}}")
+            )
+        except subprocess.SubprocessError:
+            raise UsageError(
+                f"{argument} = {text!r}: no such commit; expected one of {top}"
+            ) from None
+    commits = int(git(folder, "rev-list", "--count", f"{names[0]}..{names[1]}", timeout=SLOW))
+    base = git(folder, "merge-base", *names) if commits else ""
+    if base != names[0]:
+        raise UsageError(
+            f"GOOD = {good!r}, BAD = {bad!r}: expected a bad commit that comes after the good one"
+        )
+    return Range(Path(top), inside, names[0], names[1], commits)
+
+
+@final
+@dataclass
+class Verdicts:
+    """The verdicts on commits in a file; those that tell nothing are not kept."""
+
+    path: Path
+    known: dict[str, Literal["good", "bad"]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Verdicts:
+        """Those of a file, which may be missing; UsageError if it is something else."""
+        try:
+            return cls(path, msgspec.convert(read_json(path), dict[str, Literal["good", "bad"]]))
+        except FileNotFoundError:
+            return cls(path)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{path}: {error}; expected verdicts on commits, or no file") from None
+
+    def add(self, commit: str, verdict: CommitVerdict) -> None:
+        """Keep a verdict."""
+        if verdict != "skip":
+            self.known[commit] = verdict
+            write_bytes(self.path, as_text(self.known).encode())
+
+
+def folder_of(out: Path, *question: str) -> Path:
+    """The folder below ``out`` of the results of one question, which no other question uses."""
+    return out / hashlib.sha256("\0".join(question).encode()).hexdigest()[:SHORT]
+
+
+def bisect(chosen: Range, test: CommitTest, verdicts: Verdicts, told: Told) -> list[str]:
+    """The commits that can be the first bad one: one, or several if some could not be tested.
+
+    Both ends are tested first. Nothing is left in the repository.
+
+    Raises:
+        UsageError: the good commit is not good, or the bad one not bad.
+    """
+
+    def judged(place: Path, commit: str) -> CommitVerdict:
+        verdict: CommitVerdict | None = verdicts.known.get(commit)
+        if verdict is not None:
+            told(commit, verdict, math.nan)
+            return verdict
+        _check_out(place, commit)
+        began = time.monotonic()
+        verdict = test.judge(place / chosen.inside, commit)
+        verdicts.add(commit, verdict)
+        told(commit, verdict, time.monotonic() - began)
+        return verdict
+
+    with worktree(chosen.top, chosen.bad) as place:
+        for commit, expected in ((chosen.good, "good"), (chosen.bad, "bad")):
+            if (verdict := judged(place, commit)) != expected:
+                found = "cannot be tested" if verdict == "skip" else f"is {verdict}"
+                raise UsageError(f"the {expected} commit {commit[:SHORT]} {found}")
+        said = _git_bisect(place, "start", chosen.bad, chosen.good)
+        while not (left := _left(said)):
+            said = _git_bisect(place, judged(place, git(place, "rev-parse", "HEAD")))
+        return left
+
+
+def _left(said: str) -> list[str]:
+    """The first bad commit in git's words, or all that it can be because of skipped ones."""
+    among = "only 'skip'ped commits left" in said
+    found: list[str] = (_LEFT if among else _FIRST).findall(said)
+    return found
+
+
+def _git_bisect(place: Path, *words: str) -> str:
+    try:
+        return git(place, "bisect", *words, timeout=SLOW)
+    except subprocess.CalledProcessError as error:
+        if error.returncode != 2:  # of skipped commits
+            raise UsageError(f"git bisect {words[0]}: {one_line(error.stderr)}") from None
+        return str(error.stdout)
+
+
+def _check_out(place: Path, commit: str) -> None:
+    """Make a worktree that of a commit, without files that an earlier test has left."""
+    git(place, "checkout", "--force", "--detach", commit, timeout=SLOW)
+    git(place, "clean", "-ffdxq", timeout=SLOW)
+
+
+@contextlib.contextmanager
+def worktree(top: Path, commit: str) -> Iterator[Path]:
+    """A worktree of a repository in a temporary folder, which is there inside the block only."""
+    with tempfile.TemporaryDirectory(prefix="esbench-bisect-") as folder:
+        place = Path(folder).resolve() / "tree"
+        try:
+            git(top, "worktree", "add", "--detach", str(place), commit, timeout=SLOW)
+            yield place
+        except subprocess.CalledProcessError as error:
+            raise UsageError(f"git: {one_line(error.stderr)}") from None
+        finally:
+            with interrupts_delayed():
+                try:
+                    git(top, "worktree", "remove", "--force", str(place), timeout=SLOW)
+                except FAILURES:  # it is not complete
+                    shutil.rmtree(place, ignore_errors=True)
+                    with contextlib.suppress(*FAILURES):
+                        git(top, "worktree", "prune")
