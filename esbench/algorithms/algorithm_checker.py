@@ -86,6 +86,28 @@ def check_search(
                     f"{cls.__name__} draws from the generator {name}, which other code uses too; "
                     "expected random numbers that depend on the seed alone"
                 )
+        if cls.uses_seed:
+            _require_seeded(cls, settings, shapes, size)
+
+
+def _require_seeded(
+    cls: type[Algorithm[Any]], settings: AlgorithmSettings, shapes: Shapes, size: int
+) -> None:
+    """Raises TrainingError if two seeds have the same members in all generations."""
+    pair = [cls(settings, np.zeros(size), seed, shapes) for seed in (SEED, SEED + 1)]
+    for _ in range(TELLS):
+        if pair[0].population_size > MOST_MEMBERS:
+            return
+        asked = [algorithm._ask() for algorithm in pair]
+        first, second = (_members(cls, population, size) for population in asked)
+        if not np.array_equal(first, second, equal_nan=True):
+            return
+        for algorithm, population in zip(pair, asked, strict=True):
+            algorithm.tell(population, -np.sum((first - 1.0) ** 2, axis=1), first[:, :2])
+    raise TrainingError(
+        f"{cls.__name__} asks for the same members with every seed; expected random numbers that "
+        "depend on self.seed, or uses_seed = False for a search that draws none"
+    )
 
 
 def _try(

@@ -41,6 +41,8 @@ class Algorithm(ABC, Generic[PopulationT]):
         needs_behaviors: whether ``tell`` requires the behaviors of the members.
         uses_equal_returns: whether ``_tell`` is also called when the returns of several members are
             all equal. By default such a generation changes nothing: no step, no momentum, no decay.
+        uses_seed: whether the members depend on the seed, as in every search that draws them;
+            False for one that computes them, as the method of Nelder and Mead.
         population_size: members per generation.
         generation: the number of completed generations.
         plan: how the trainer evaluates the next population.
@@ -52,6 +54,7 @@ class Algorithm(ABC, Generic[PopulationT]):
     paper: ClassVar[str] = ""
     needs_behaviors: ClassVar[bool] = False
     uses_equal_returns: ClassVar[bool] = False
+    uses_seed: ClassVar[bool] = True
 
     def __init__(self, settings: Any, center: Vector, seed: int, shapes: Shapes = ()) -> None:
         """Start at ``center`` [P], or at ``center_init`` if the settings have one.

@@ -26,7 +26,7 @@ from esbench.engine.random_policy import random_policy_returns
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.grids.stored_spec import stored_spec
 from esbench.grids.trial_spec import EnvironmentSpec, Seed, TrialSpec, cell_name
-from esbench.results.cell import Cell
+from esbench.results.cell import SAME_TRAINING, Cell
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
@@ -170,8 +170,8 @@ def freeze(
     environments that have to be played.
 
     Raises:
-        UsageError: As ``done_cells``, or user code has changed since it trained the trials, or a
-            range is empty, or a trial has no tail.
+        UsageError: As ``done_cells``, or user code has changed since it trained the trials, or it
+            ignores the seed, or a range is empty, or a trial has no tail.
     """
     origins: list[Origin] = []
     cells, found = [], done_cells(root)
@@ -183,6 +183,8 @@ def freeze(
                 f"{cell.title}: trained with a different version of {changed}"
                 "; train again into a new folder"
             )
+        if cell.ignores_seed:
+            raise UsageError(f"{cell.title}: {SAME_TRAINING}")
         frozen = freeze_cell(cell, origins, statistic)
         cells.append(frozen.model_copy(update={"defaults": cell.defaults}))
     baseline = Baseline(

@@ -32,6 +32,9 @@ from esbench.results.statistics.significance import Standing, standings
 from esbench.store.origin import mixture
 from esbench.store.trial_folder import TrialFolder
 
+SAME_TRAINING: Final = (
+    "all seeds gave the same training and the same score; does the code use its seed?"
+)
 TOLERATED: Final = 0.05  # of a budget; an update of an agent may need many steps
 
 
@@ -150,6 +153,24 @@ class Cell(NamedCell):
     def mixture(self) -> tuple[str, ...]:
         """Packages with several versions among the runs, as "numpy 2.3 and 2.4"."""
         return tuple(map(" ".join, mixture(self.descriptions).items()))
+
+    @cached_property
+    def ignores_seed(self) -> bool:
+        """Whether all of several seeds have had the same training, in which returns vary.
+
+        Equal scores alone say nothing: every seed may solve the task. Nor do returns that are all
+        equal, from which no seed can learn. False for the runs of a file.
+        """
+        runs = [run for run in self.done if run.stored and run.returns]
+        if len(runs) < 2 or any(run.returns != runs[0].returns for run in runs):
+            return False
+        names = "digest", "population_return_min", "population_return_max"
+        first, *others = (run.folder.columns(*names) for run in runs)
+        if any(not np.array_equal(each["digest"], first["digest"]) for each in others):
+            return False
+        extremes = np.array([first[name] for name in names[1:]], dtype=np.float64)
+        known = extremes[np.isfinite(extremes)]
+        return known.size > 0 and bool(known.min() < known.max())
 
     @property
     def evaluates_policy(self) -> bool:

@@ -47,6 +47,7 @@ from esbench.store.provenance import now, provenance
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
 GIVEN: Final = "given by the test"  # the source of a reference score
+FEWEST_EQUAL: Final = 3  # seeds whose equal scores are no chance
 ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
 
 
@@ -113,6 +114,7 @@ class AgentGate:
         statistic: OwnStatistic = "mean",
         alpha: float = ALPHA,
         margin: float | None = None,
+        equal_scores: bool = False,
     ) -> None:
         """Train an agent and fail the test if its scores dropped.
 
@@ -128,9 +130,12 @@ class AgentGate:
             alpha: The probability of a false alarm over the whole file.
             margin: The smallest drop that matters, as a share of the range; by default that of the
                 file, which fits the spread of the scores.
+            equal_scores: Accept that all of three seeds or more have the same score. Below the
+                reference score, it is a sign that ``train`` does not use its seed.
 
         Raises:
-            UsageError: An argument is wrong, a score is not a number, or the file cannot be used.
+            UsageError: An argument is wrong, a score is not a number, all seeds have the same one,
+                or the file cannot be used.
         """
         __tracebackhide__ = True  # read by pytest
         require_choice("statistic", statistic, get_args(OwnStatistic))
@@ -157,6 +162,8 @@ class AgentGate:
             FrozenTrial(seed=seed, score=_score(agent.train(seed), name, seed, statistic))
             for seed in _seeds(seeds)
         )
+        if not equal_scores:
+            _require_several_scores(cell, trials, **scale)
         measured = FrozenCell(
             environment=environment,
             algorithm=name,
@@ -290,6 +297,23 @@ def _repeats(ours: Cell, theirs: Cell) -> bool:
     return _scores(ours).items() <= _scores(theirs).items()
 
 
+def _require_several_scores(
+    name: str, trials: Sequence[FrozenTrial], reference_score: float, random_score: float, **_: Any
+) -> None:
+    """Raises UsageError if all seeds have one score, of an agent that has learnt and can improve.
+
+    Every seed may reach the best score, or fail: the ends of the range are no sign of an error.
+    """
+    scores = {trial.score for trial in trials}
+    score = min((each for each in scores if each is not None), default=random_score)
+    if len(trials) < FEWEST_EQUAL or len(scores) > 1 or not random_score < score < reference_score:
+        return
+    raise UsageError(
+        f"{name}: all {len(trials)} seeds gave the same score {score!r}; does train() use its "
+        "seed? If each of them is trained by itself, pass equal_scores=True"
+    )
+
+
 def _scores(cell: Cell) -> dict[int, float | None]:
     return {run.seed: run.scored(cell.statistic) for run in cell.runs}
 
@@ -297,6 +321,8 @@ def _scores(cell: Cell) -> dict[int, float | None]:
 def _mean_text(cell: Cell, scores: Floats) -> str:
     """The mean of a cell's scores, and the numbers of seeds and of those that diverged."""
     note = f", {cell.diverged} diverged, counted as the worst" if cell.diverged else ""
+    if len(cell.runs) >= FEWEST_EQUAL and len({*_scores(cell).values()}) == 1:
+        note += ", all equal"
     return f"{format_number(float(scores.mean()))} ({counted(len(cell.runs), 'seed')}{note})"
 
 

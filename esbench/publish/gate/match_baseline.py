@@ -15,7 +15,7 @@ from esbench.core.units import counted
 from esbench.grids.stored_spec import at_target
 from esbench.grids.trial_spec import differences
 from esbench.results.baselines import NO_DIGESTS, changed_code_of, without_settings
-from esbench.results.cell import Cell
+from esbench.results.cell import SAME_TRAINING, Cell
 from esbench.results.run import Run
 from esbench.results.sources import unfinished
 from esbench.results.statistics.estimates import EpisodeStatistic, diverged_as_worst
@@ -161,6 +161,8 @@ def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:
         lacks = [str(seed) for seed in frozen.seeds if seed not in cell.seeds]
         named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
         return f"{counted(len(cell.runs), 'seed')}; expected {min_seeds}{named}"
+    if cell.ignores_seed:
+        return SAME_TRAINING
     # The scores belong to the code that trained them: a folder left from an earlier commit must
     # not let the present one pass.
     if changed := changed_code_of(cell):

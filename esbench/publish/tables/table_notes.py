@@ -9,7 +9,7 @@ from typing import Final
 
 from esbench.core.units import counted, format_share, format_steps
 from esbench.publish.tables.render_table import INTERVAL
-from esbench.results.cell import TOLERATED, Cell, normalized_scores
+from esbench.results.cell import SAME_TRAINING, TOLERATED, Cell, normalized_scores
 from esbench.results.run import Variety
 from esbench.results.statistics.estimates import (
     MIN_RUNS,
@@ -101,6 +101,8 @@ def _of_row(row: Cell) -> Iterator[str]:
         yield "trials record different scores of random policy or reference. The first count."
     if row.mixture:
         yield f"trained with different code: {'; '.join(row.mixture)}."
+    if row.ignores_seed:
+        yield f"{SAME_TRAINING} The seeds count as one."
     if row.is_agent:
         yield "an agent of another library or of your own. The same seed may give other bits."
     if row.overspent > TOLERATED:
