@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from esbench.grids.grid_file import parse_grid
 from esbench.store.generation_record import GenerationRecord
 
 COMMAND = "esbench run --env CartPole-v1 --algorithm openai_es --seeds 0-2"
+DIGEST = "0" * 64  # a trial that is written has one of its seed instead
 CREATED = "2026-01-02T03:04:05+00:00"
 MEASURES = (
     *("tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance"),
@@ -70,7 +72,7 @@ def make_records(
             max_episode_steps=None,
             sigma=0.1,
             update_norm=0.01,
-            digest="0" * 64,
+            digest=DIGEST,
             **dict.fromkeys(MEASURES, math.nan),
         )
         for number, (value, rank, mean) in enumerate(
@@ -93,6 +95,7 @@ def write_trial(
 
     With a number of parameters it has a checkpoint, of a center at 0.
     """
+    seed = trial.spec.seed
     with trial.folder.locked() as mine:
         assert mine
         about = {"labels": trial.labels, "inherited": list(trial.inherited)}
@@ -100,7 +103,8 @@ def write_trial(
         description = {"created": CREATED, **about, "command": command, "hardware": HARDWARE}
         trial.folder.begin(trial.spec, description)
         for record in records:
-            trial.folder.append(record)
+            own = f"{seed:064x}" if record.digest == DIGEST else record.digest
+            trial.folder.append(replace(record, digest=own))
         if parameters:
             state = {"algorithm": {"center": np.zeros(parameters)}}
             trial.folder.checkpoint(state | {"progress": {"generation": len(records)}})
