@@ -10,6 +10,13 @@ def program() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("esbench: interrupted\n")
         sys.exit(130)
+    except ModuleNotFoundError as error:  # with --no-deps, for the pytest plugin alone
+        if not error.name or error.name.partition(".")[0] == "esbench":
+            raise
+        sys.stderr.write(
+            f"esbench: {error.name} is not installed; expected: pip install esbench-rl\n"
+        )
+        sys.exit(2)
     run()
 
 
