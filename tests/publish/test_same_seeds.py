@@ -1,11 +1,11 @@
 """Seeds that make no difference are refused; seeds that all solve a task are not."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import own_search
 import pytest
 from fake_trials import edit, make_records, make_trials, write_trial
@@ -32,8 +32,8 @@ def write_seeds(
         extremes = {"population_return_min": low, "population_return_max": high}
         rows = [replace(row, digest=digest * 64, **extremes) for row in make_records(returns)]
         write_trial(trial, rows, returns[-1])
-        own = [returns[-1] - "abc".index(last)] * 2
-        edit(trial.folder.path, "result.json", lambda c, own=own: c.update(returns=own))
+        own = {"returns": [returns[-1] - "abc".index(last)] * 2}
+        edit(trial.folder.path, "result.json", partial(dict.update, **own))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,4 @@ class Fixed(own_search.Rebinding):
 def test_a_search_whose_members_are_those_of_every_seed_is_refused() -> None:
     with pytest.raises(TrainingError, match=r"Fixed asks for the same members .* self\.seed"):
         esbench.check_algorithm(Fixed)
-    computed = type("Computed", (Fixed,), {"uses_seed": False})
-    esbench.check_algorithm(computed)
-    assert np.isfinite(computed(computed.Settings(), np.zeros(2), 0).center).all()
+    esbench.check_algorithm(type("Computed", (Fixed,), {"uses_seed": False}))
