@@ -34,6 +34,7 @@ from .app.reading import (
     history,
     leaderboard,
     plot,
+    policies_of,
     report,
     table,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "merge",
     "plan",
     "plot",
+    "policies_of",
     "register_agent",
     "register_algorithm",
     "register_backend",

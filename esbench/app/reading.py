@@ -320,6 +320,35 @@ def leaderboard(
     return pd.DataFrame(records(COLUMNS, best_rows(rows) if best else rows))
 
 
+@public()
+def policies_of(env: str, *, leaderboard: str | Path | None = None) -> pd.DataFrame:
+    """The rows of an environment whose policies can be loaded, and why others cannot.
+
+    Args:
+        env: an environment of the leaderboard.
+        leaderboard: its folder (default: that of the current folder, of the checkout of esbench or
+            of its package).
+
+    Returns:
+        One row per row of the leaderboard, those with policies first: ``name``, as ``load_policy``
+        takes it, ``score``, ``steps``, ``policy``, ``parameters`` and ``policies``.
+
+    Raises:
+        UsageError: there is no leaderboard or no such environment, or a file is damaged.
+
+    Examples:
+        >>> esbench.policies_of("CartPole-v1").name[0]  # doctest: +SKIP
+        'CartPole-v1/cem'
+    """
+    import pandas as pd
+
+    from esbench.publish.leaderboard.zoo import COLUMNS, zoo
+    from esbench.publish.tables.render_table import records
+
+    folder = None if leaderboard is None else Path(leaderboard)
+    return pd.DataFrame(records(COLUMNS, zoo(env, folder)))
+
+
 def ranked(folder: str | Path, env: Texts, algorithm: Texts) -> list[LeaderboardRow]:
     """The rows of a leaderboard that are asked for."""
     from esbench.publish.leaderboard.table import leaderboard_rows

@@ -27,7 +27,8 @@ Figures = Annotated[
 @app.command(
     "list",
     rich_help_panel=PANEL,
-    epilog="Examples: esbench list environments   |   esbench list --settings openai_es",
+    epilog="Examples: esbench list environments   |   esbench list --settings openai_es   |   "
+    "esbench list --policies-of HalfCheetah-v5",
 )
 def _list(
     kind: Annotated[Kind | None, typer.Argument(help="What to list (default: everything).")] = None,
@@ -39,11 +40,27 @@ def _list(
             "be a package.file:Class (KIND is needed only if two kinds share the name).",
         ),
     ] = None,
+    policies_of: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENV",
+            help="List the rows of the leaderboard in this environment whose policies can be "
+            "loaded, and why others cannot.",
+        ),
+    ] = None,
 ) -> None:
     """List algorithms, agents, environments, policies and other names, or settings."""
     from esbench.cli.printing import print_catalog, print_settings
     from esbench.publish.catalog import catalog, kind_with_settings
 
+    if policies_of is not None:
+        if kind is not None or settings is not None:
+            raise UsageError("--policies-of ENV: expected without KIND and --settings")
+        from esbench.cli.console import print_sheet
+        from esbench.publish.leaderboard.zoo import zoo, zoo_sheet
+
+        print_sheet(zoo_sheet(zoo(policies_of)))
+        return
     if settings is not None:
         print_settings(kind or kind_with_settings(settings), settings)
         return

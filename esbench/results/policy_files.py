@@ -57,6 +57,11 @@ def policies_file(entry: Entry, leaderboard: Path) -> Path:
     return (policies_folder(leaderboard) / entry.file_name).with_suffix(SUFFIX)
 
 
+def row_name(entry: Entry) -> str:
+    """The name of a row, which others with the same labels have too."""
+    return f"{entry.cell.environment}/{entry.cell.algorithm}"
+
+
 def size_of(arrays: Mapping[str, npt.NDArray[Any]]) -> int:
     """The number of parameters of a policy."""
     own = (each.size for name, each in arrays.items() if name.startswith(("parameters", WEIGHTS)))
@@ -147,8 +152,7 @@ class Published:
     @property
     def name(self) -> str:
         """The name that tells the row and the seed, and no other one."""
-        cell = self.entry.cell
-        return f"{cell.environment}/{cell.algorithm}#{self.entry.variant}/seed-{self.seed}"
+        return f"{row_name(self.entry)}#{self.entry.variant}/seed-{self.seed}"
 
     @property
     def run(self) -> int:
@@ -255,9 +259,12 @@ def _row_of(name: str, folder: Path) -> Entry:
         several = ", ".join(f"{row}#{entry.variant}" for entry in published)
         raise UsageError(f"{name!r} is more than one row; expected one of {several}")
     every = [key for key, rows in _rows(folder, "").items() if any(e.policies for e in rows)]
+    environment = row.rpartition("/")[0]
+    own = [key for key in every if key.startswith(f"{environment}/")]
+    see = f" (see: esbench list --policies-of {environment})" if own else ""
     raise UsageError(
         f"{name!r} is no folder of a trial and no row with published policies of {folder}; "
-        f"{suggestion(row, every)}"
+        f"{suggestion(row, own or every)}{see}"
     )
 
 
@@ -267,6 +274,6 @@ def _rows(folder: Path, prefix: str) -> dict[str, list[Entry]]:
     for path in sorted(folder.glob("*.json")):
         if path.name.startswith(prefix):
             entry = read_entry(path)
-            found.setdefault(f"{entry.cell.environment}/{entry.cell.algorithm}", []).append(entry)
+            found.setdefault(row_name(entry), []).append(entry)
             found.setdefault(entry.cell.environment, []).append(entry)
     return found

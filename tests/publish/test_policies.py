@@ -12,7 +12,7 @@ import pytest
 from command_line import Run
 from safetensors.numpy import load_file, save_file
 
-from esbench import export, load_policy, make_trainer
+from esbench import export, leaderboard, load_policy, make_trainer, policies_of
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import episode
@@ -22,7 +22,7 @@ from esbench.publish.replay import play_again, read_replays
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification
 from esbench.results import policy_files as policies_of_rows
-from esbench.results.entries import as_file, read_entry
+from esbench.results.entries import LeftOut, as_file, read_entry
 from esbench.results.policy_files import find_policy, policies_folder, read_policies
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
@@ -223,7 +223,7 @@ def test_a_row_is_a_policy_to_load_render_and_export(
     assert export(name, trust=True)["environment"] == "doubles:Walk-v0"
     assert (tmp_path / "policy.pt2").exists()
     for wrong in (f"{name}#0", "doubles:Walk-v0/snes", "CartPole-v1/openai_es"):
-        with pytest.raises(UsageError, match="no row of|more than one"):
+        with pytest.raises(UsageError, match="no row with|more than one"):
             load_policy(wrong)
     with pytest.raises(UsageError, match=f"did you mean {name!r}"):
         load_policy("doubles:Walk-v0/opnai_es")
@@ -239,6 +239,29 @@ def test_a_row_is_a_policy_to_load_render_and_export(
     monkeypatch.setattr(policies_of_rows, "PLACES", [tmp_path / "nothing"])
     with pytest.raises(UsageError, match="expected a checkout of esbench"):
         load_policy(name)
+
+
+def test_rows_are_listed_with_their_policies_or_with_the_reason(
+    esbench: Run, board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
+    (path,) = board.glob("*.json")
+    entry = read_entry(path)
+    (row,) = policies_of("doubles:Walk-v0").to_dict("records")
+    policy: Any = load_policy(row["name"], trust=True)
+    assert row["parameters"] == policy.parameters.size
+    assert (row["score"], row["policies"]) == (entry.to_cell().score, "seeds 0-3")
+    code, out, _ = esbench("list", "--policies-of", "doubles:Walk-v0")
+    assert (code, row["name"] in out, "seeds 0-3" in out) == (0, True, True)
+    for left_out, words in ((None, "not yet"), (LeftOut.TOO_LARGE, "too large")):
+        changed = {"policies": None, "policies_left_out": left_out}
+        path.write_bytes(as_file(entry.model_copy(update=changed)))
+        assert policies_of("doubles:Walk-v0").policies.tolist() == [words]
+        assert leaderboard(board).policies.tolist() == [words]
+        code, _, error = esbench("verify", "--replay", str(path))
+        assert (code, words.removesuffix(" yet") in error) == (2, True)
+    code, _, error = esbench("list", "--policies-of", "doubles:Wlak-v0")
+    assert (code, "did you mean 'doubles:Walk-v0'" in error) == (2, True)
 
 
 @pytest.mark.parametrize(("suffix", "seed"), [("/seed-2", 2), ("", 0)])

@@ -73,6 +73,7 @@ def as_page(rows: Sequence[LeaderboardRow], leaderboard: Path = LEADERBOARD) -> 
                 "curve": _paths(band, alike[row.cell.environment]),
                 "facts": _facts(row),
                 "seeds": _seeds(row.entry),
+                "policies": row.entry.policies_state,
                 "replay": shlex.join(["esbench", "verify", "--replay", file])
                 if row.entry.policies
                 else "",
@@ -134,6 +135,7 @@ def _facts(row: LeaderboardRow) -> dict[str, str]:
     reference = f"{format_number(cell.reference_score)} ({entry.cell.reference_source})"
     facts = {
         "Policy": policy_words(entry),
+        "Policies": entry.policies_state,
         "Training": protocol_words(entry),
         "Settings": settings_words(entry) or "defaults",
         "Command": "; ".join(entry.commands),

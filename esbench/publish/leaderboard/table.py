@@ -138,7 +138,7 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     seeds = [len(row.cell.runs) for row in rows]
     notes = [SCORE_NOTE, *left_out(seeds), CHANCE_NOTE]
     notes += [TERMINAL_COST_NOTE] if terminal else [BEST_NOTE, COST_NOTE]
-    notes += [*seeds_notes(seeds), *one_episode_notes(rows)]
+    notes += [*seeds_notes(seeds), *one_episode_notes(rows), policies_note(rows)]
     return replace(make_sheet(COLUMNS, rows, hidden), notes=notes)
 
 
@@ -152,8 +152,17 @@ def best_sheet(found: Sequence[LeaderboardRow]) -> Sheet:
     sheet = leaderboard_sheet(found)
     places = [sheet.header.index(name) for name in BEST_COLUMNS if name in sheet.header]
     header, *body = [[cells[n] for n in places] for cells in (sheet.header, *sheet.body)]
-    notes = [note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE)]
+    notes = [
+        note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE, policies_note(found))
+    ]
     return Sheet(header, body, notes)
+
+
+def policies_note(rows: Sequence[LeaderboardRow]) -> str:
+    """The footnote on published policies."""
+    states = Counter(row.entry.policies_state for row in rows)
+    counts = ", ".join(f"{state} ({count})" for state, count in sorted(states.items()))
+    return f"Policies: {counts}; 'esbench list --policies-of ENV' names them."
 
 
 def policy_words(entry: Entry) -> str:
@@ -240,5 +249,6 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     Column("versions"),
     Column("policy_text", lambda row: policy_words(row.entry)),
     Column("file", attrgetter("entry.file_name")),
+    Column("policies", attrgetter("entry.policies_state")),
 )
 """The columns of the table of text, and of JSON, CSV and data frames in full precision."""

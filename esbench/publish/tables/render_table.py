@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-TEXTS: Final = ("Environment", "Algorithm", "Policy", "Verdict", "Digests")
+TEXTS: Final = ("Environment", "Algorithm", "Policy", "Policies", "Row", "Verdict", "Digests")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
 PAGE_LINES: Final = 45  # of a page of LaTeX
