@@ -10,6 +10,7 @@ held-out episodes. The row has the digest of the file.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from esbench.core.arrays import float_digest
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import read_bytes, safe_name
 from esbench.results.entries import Entry, place_of, read_entry
@@ -113,10 +115,22 @@ def read_policies(entry: Entry, path: Path) -> dict[int, Arrays]:
         if not np.isfinite(array).all():
             raise UsageError(f"{path}: {key} is not finite; expected finite numbers")
         found.setdefault(seeds[seed], {})[name] = array
+    if (row := _row_in(content)) != entry.name:
+        raise UsageError(f"{path} has the policies of {row!r}; expected those of {entry.name}")
     for own, arrays in found.items():
         if missing := [name for name in _required(entry.is_agent) if name not in arrays]:
             raise UsageError(f"{path} lacks {missing[0]} of seed {own}")
+        played = float_digest(arrays["returns"], arrays["lengths"])
+        if played != entry.runs[entry.seeds.index(own)].episodes_digest:
+            raise UsageError(f"{path}: the episodes of seed {own} are not those of the row")
     return found
+
+
+def _row_in(content: bytes) -> object:
+    """The row that a readable file names; None without one."""
+    size = int.from_bytes(content[:8], "little")
+    header: dict[str, Any] = json.loads(content[8 : 8 + size])
+    return header.get("__metadata__", {}).get("row")
 
 
 def _required(of_agent: bool) -> tuple[str, ...]:

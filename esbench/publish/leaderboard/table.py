@@ -152,9 +152,8 @@ def best_sheet(found: Sequence[LeaderboardRow]) -> Sheet:
     sheet = leaderboard_sheet(found)
     places = [sheet.header.index(name) for name in BEST_COLUMNS if name in sheet.header]
     header, *body = [[cells[n] for n in places] for cells in (sheet.header, *sheet.body)]
-    notes = [
-        note for note in sheet.notes if note not in (BEST_NOTE, COST_NOTE, policies_note(found))
-    ]
+    hidden = BEST_NOTE, COST_NOTE, policies_note(found)
+    notes = [note for note in sheet.notes if note not in hidden]
     return Sheet(header, body, notes)
 
 
