@@ -172,7 +172,7 @@ def environment_table(
     lines = [
         {
             "Algorithm": linked_algorithm(each, "../algorithms/"),
-            "Score": "",
+            **dict.fromkeys(("Score", INTERVAL), ""),
             "Suite": suite_link(each),
             "Task": markdown(task_of(each.entry)),
         }
@@ -192,7 +192,7 @@ def algorithm_table(rows: Sequence[Result]) -> str:
     lines = [
         {
             "Environment": page_link(each.cell.environment, "../environments/"),
-            "Score": "",
+            **dict.fromkeys(("Score", INTERVAL), ""),
             "Task": markdown(task_of(each.entry)),
             "Suite": suite_link(each),
             "Place": each.place,

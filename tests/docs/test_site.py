@@ -21,6 +21,7 @@ PAGES = (
     "reference/algorithms/openai_es.html",
     "gallery/index.html",
     "results/suites/control.html",
+    "results/environments/CartPole-v1.html",
 )
 SCREENS = {
     "desktop, light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
@@ -67,6 +68,34 @@ def test_a_page_opens_without_errors(browser: Browser, name: str, screen: str) -
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.close()
     assert wrong == []
+
+
+def test_a_phone_shows_scores_that_sort_and_a_film(browser: Browser) -> None:
+    page = browser.new_page(**SCREENS["phone, dark"])  # type: ignore[arg-type]
+    page.goto((SITE / "results" / "environments" / "CartPole-v1.html").resolve().as_uri())
+    table = page.locator("table.results").first
+    cells = [cell.bounding_box() for cell in table.locator("td:nth-child(-n + 2)").all()]
+    assert len(cells) > 20
+    assert all(cell and cell["x"] + cell["width"] <= 390 for cell in cells)
+    assert page.locator(".films img").first.evaluate("image => image.decode().then(() => true)")
+    scores = table.locator("td:nth-child(2)")
+    heading = table.get_by_role("button", name="Score")
+    for key, order in (("Enter", "descending"), ("Enter", "ascending")):
+        heading.press(key)
+        numbers = [float(text.split()[0]) for text in scores.all_inner_texts()]
+        assert numbers == sorted(numbers, reverse=order == "descending")
+        assert table.locator(f"th[aria-sort={order}]").inner_text().startswith("Score")
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["start.html", "results/index.html"])
+def test_a_desktop_cuts_no_command_and_no_table(browser: Browser, name: str) -> None:
+    page = browser.new_page(**SCREENS["desktop, light"])  # type: ignore[arg-type]
+    page.goto((SITE / name).resolve().as_uri())
+    blocks = page.locator("article pre, article .table-wrapper")
+    assert blocks.count() > 0
+    assert blocks.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
+    page.close()
 
 
 def is_own(url: str) -> bool:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import results_pages
 from fake_entries import fake_suite
+from results_pages import films_text
 from results_parts import best_table, overall_table, tuning
 from results_tables import environment_table, suite_results
 from suite import draw
@@ -15,6 +17,7 @@ from esbench.core.errors import UsageError
 from esbench.core.settings import Table
 from esbench.core.units import format_number, format_share
 from esbench.publish.figures.drawing import Drawing
+from esbench.publish.leaderboard.films import Film
 from esbench.publish.leaderboard.suites import (
     SettingsOrigin,
     Suite,
@@ -203,6 +206,30 @@ def test_every_row_has_its_command_commit_and_file(pages: Path, entries: list[En
             assert entry.commands[0] in text
             assert entry.file_name in text
             assert "c" * 40 in text
+
+
+def test_an_environment_shows_the_films_of_its_rows_and_its_other_versions(
+    pages: Path, suite: Suite
+) -> None:
+    text = (pages / "environments" / "Hopper-v5.md").read_text()
+    assert "no policies of this environment are published yet" in text
+    assert "v4 roughly comparable" in text
+    rows = suite_results(suite, "Hopper-v5")
+    entry = rows[1].entry.model_copy(update={"policies": "a" * 64})
+    filmed = replace(rows[1], row=replace(rows[1].row, entry=entry))
+    film = Film(
+        environment="Hopper-v5", row=entry.file_name, name="Hopper-v5/<b>`\n#1", pick="worst",
+        policies="a" * 64, seed=3, episode=7, episodes=400, total=12.5, steps=90, shown=50,
+    )  # fmt: skip
+    shown = films_text([rows[0], filmed], [film])
+    assert 'src="../../_static/Hopper-v5-worst.webp"' in shown
+    assert "--seed 3 --episode 7 --max-steps 50" in shown
+    assert "return 12.5, the lowest of 400 held-out episodes" in shown
+    assert "<b>" not in shown
+    assert shown.count("`") == 6
+    assert len(shown.splitlines()) == 3
+    other = film.model_copy(update={"policies": "b" * 64})
+    assert "has not been run" in films_text([rows[0], filmed], [other])
 
 
 def test_a_row_with_a_wide_spread_is_not_worse_although_a_better_one_is() -> None:
