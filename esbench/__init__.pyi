@@ -21,6 +21,7 @@ from .app.gating import (
     submit,
     verify,
 )
+from .app.importing import import_scores
 from .app.playing import (
     evaluate,
     export,
@@ -107,6 +108,7 @@ __all__ = [
     "expand",
     "export",
     "history",
+    "import_scores",
     "leaderboard",
     "list_agents",
     "list_algorithms",

@@ -293,6 +293,7 @@ def leaderboard(
     env: Texts = (),
     algorithm: Texts = (),
     best: bool = False,
+    reported: bool = False,
 ) -> pd.DataFrame:
     """The leaderboard, by environment and with the best score first.
 
@@ -301,9 +302,12 @@ def leaderboard(
         env: only these environments.
         algorithm: only these algorithms or labels.
         best: only the best row of each environment.
+        reported: also the scores of others in the folder "published" beside that of the
+            leaderboard, in any version of an environment. They are in no statistic.
 
     Returns:
-        One row per environment and algorithm.
+        One row per environment and algorithm. With ``reported``, those of others are at the end,
+        and the column ``verified`` is False for them.
 
     Raises:
         UsageError: the folder holds no leaderboard, or a name is not in it.
@@ -313,11 +317,16 @@ def leaderboard(
     """
     import pandas as pd
 
+    from esbench.app.importing import reported_of
+    from esbench.publish.leaderboard.reported_rows import with_records
     from esbench.publish.leaderboard.table import COLUMNS, best_rows
     from esbench.publish.tables.render_table import records
 
     rows = ranked(folder, env, algorithm)
-    return pd.DataFrame(records(COLUMNS, best_rows(rows) if best else rows))
+    own = records(COLUMNS, best_rows(rows) if best else rows)
+    if reported:
+        own = with_records(own, reported_of(folder, env, algorithm))
+    return pd.DataFrame(own)
 
 
 @public()

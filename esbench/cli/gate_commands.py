@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from esbench.app import bisecting, gating, reading
+from esbench.app import bisecting, gating, importing, reading
 from esbench.app.display import complain
 from esbench.cli.app import (
     EXIT_FAILED,
@@ -175,7 +175,7 @@ def _submit(values: Options) -> None:
     LEADERBOARD,
     reading.leaderboard,
     "esbench leaderboard --best",
-    "esbench leaderboard --env Hopper-v5",
+    "esbench leaderboard --env Hopper-v5 --reported",
     "esbench leaderboard --format html > leaderboard.html",
 )
 def _leaderboard(
@@ -188,18 +188,35 @@ def _leaderboard(
     from esbench.cli.console import print_sheet
     from esbench.publish.html.leaderboard_page import as_page
     from esbench.publish.leaderboard import table
+    from esbench.publish.leaderboard.reported_rows import with_records, with_reported
     from esbench.publish.tables.render_table import export, records
 
-    best, folder = values.pop("best"), values["folder"]
+    best, reported, folder = values.pop("best"), values.pop("reported"), values["folder"]
     rows = reading.ranked(**values)
+    others = importing.reported_of(folder, values["env"], values["algorithm"]) if reported else []
     if best:
         rows = table.best_rows(rows)
         sheet = table.best_sheet(rows)
     else:
         sheet = table.leaderboard_sheet(rows, terminal=format_ == "text")
+    sheet = with_reported(sheet, rows, others)
     if format_ == "text":
         print_sheet(sheet)
     elif format_ == "html":
-        write(as_page(rows, folder))
+        write(as_page(rows, folder, others))
     else:
-        write(export(sheet, records(table.COLUMNS, rows), format_))
+        own = records(table.COLUMNS, rows)
+        write(export(sheet, with_records(own, others) if reported else own, format_))
+
+
+@command(
+    LEADERBOARD,
+    importing.import_scores,
+    "esbench import benchmark.md --source https://github.com/DLR-RM/rl-baselines3-zoo",
+    "esbench import scores.csv --measure 'mean of 100 episodes' --versions 'gymnasium 1.2'",
+    name="import",
+)
+def _import(values: Options) -> None:
+    from esbench.cli.console import Terminal
+
+    importing.import_scores(**values, display=Terminal())

@@ -187,7 +187,7 @@ def test_settings_of_a_class_of_ones_own_are_listed(esbench: Run, tmp_path: Path
 def test_every_help_has_an_example(esbench: Run) -> None:
     _, listed, _ = esbench("--help")
     commands = re.findall(r"^. (\w+)  ", listed, re.MULTILINE)
-    assert len(commands) == 24
+    assert len(commands) == 25
     for command in commands:
         assert re.search(rf"Examples?:\s+esbench {command}", esbench(command, "--help")[1])
 

@@ -18,6 +18,7 @@ from esbench.core.units import format_duration, format_number, format_steps
 from esbench.grids.environment_files import environment_versions
 from esbench.publish.html.report import template
 from esbench.publish.leaderboard.films import film_address, films_of, read_films
+from esbench.publish.leaderboard.reported_rows import reported_sheet
 from esbench.publish.leaderboard.table import (
     BEST,
     COLUMNS,
@@ -28,6 +29,7 @@ from esbench.publish.leaderboard.table import (
 )
 from esbench.publish.tables.render_table import INTERVAL, TEXTS
 from esbench.results.entries import Entry
+from esbench.results.reported_scores import ReportedRow
 from esbench.results.statistics.curves import Band
 from esbench.results.statistics.quantile_bounds import QUANTILES
 
@@ -39,10 +41,15 @@ FIRST: Final = ("Algorithm", "Score", INTERVAL, BEST, "Policy")  # columns, if t
 WHOLE: Final = "whole episodes"
 
 
-def as_page(rows: Sequence[LeaderboardRow], leaderboard: Path = LEADERBOARD) -> str:
+def as_page(
+    rows: Sequence[LeaderboardRow],
+    leaderboard: Path = LEADERBOARD,
+    reported: Sequence[ReportedRow] = (),
+) -> str:
     """The rows as one HTML file, which needs no network; equal rows and films, equal bytes.
 
-    Commands name the folder of the ``leaderboard``, and the films are beside it.
+    Commands name the folder of the ``leaderboard``, and the films are beside it. The scores that
+    others report have a table of their own below.
     """
     sheet = leaderboard_sheet(rows)
     films, is_default = read_films(leaderboard), leaderboard == LEADERBOARD
@@ -90,6 +97,7 @@ def as_page(rows: Sequence[LeaderboardRow], leaderboard: Path = LEADERBOARD) -> 
         texts=TEXTS,
         notes=sheet.notes,
         rows=shown,
+        reported=reported_sheet(reported) if reported else None,
         choices=choices,
         whole=WHOLE,
         versions={name: environment_versions(name) for name in alike},

@@ -1,0 +1,98 @@
+"""Scores that others report: import their tables, and show them beside the leaderboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from esbench.app.display import Display, PlainDisplay
+from esbench.app.options import Texts, listed, public
+from esbench.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from esbench.results.reported_scores import ReportedRow, ReportedTable
+
+
+@public()
+def import_scores(
+    file: str | Path,
+    *,
+    layout: Literal["rl-zoo", "slm-lab", "csv"] | None = None,
+    source: str | None = None,
+    measure: str | None = None,
+    versions: str = "",
+    name: str | None = None,
+    replace: bool = False,
+    out: str | Path = "results/published",
+    display: Display | None = None,
+) -> ReportedTable:
+    """Import a table of scores that others report; the leaderboard shows them as not verified.
+
+    Args:
+        file: a file with rl-zoo's or SLM-Lab's Markdown tables, or CSV with the columns
+            environment, algorithm, seed, steps and score.
+        layout: how the file is read (default: by its columns).
+        source: its web address (default: the file's name).
+        measure: what a score is, in words (default: what it is in such tables; of CSV, the mean
+            over seeds of the score at the last step).
+        versions: versions of the software behind the scores, in words (default: unknown).
+        name: name of the new file (default: that of ``file``).
+        replace: as ``baseline``.
+        out: folder of the new file.
+        display: tells what was imported and what was left out.
+
+    Returns:
+        The content of the new file.
+
+    Raises:
+        UsageError: the file is not such a table, with the number of the line, or the new file
+            exists. Nothing is written.
+
+    Examples:
+        >>> esbench.import_scores("benchmark.md", name="rl-zoo").rows[0]  # doctest: +SKIP
+    """
+    from esbench.core.escape import without_passwords
+    from esbench.core.files import read_text, safe_name
+    from esbench.core.json_text import as_text
+    from esbench.core.settings import parse
+    from esbench.core.units import counted
+    from esbench.publish.leaderboard.import_scores import MEASURES, read_scores
+    from esbench.results.reported_scores import ReportedTable
+    from esbench.store.outputs import write_bytes
+    from esbench.store.provenance import now
+
+    show, given = display or PlainDisplay(), Path(file)
+    try:
+        text = read_text(given)
+    except FileNotFoundError:
+        raise UsageError(f"FILE = {str(given)!r}: no such file; expected a table") from None
+    path = Path(out) / f"{safe_name(name or given.stem)}.json"
+    if path.exists() and not replace:
+        raise UsageError(f"{path} exists; expected another --name, or --replace")
+    found = read_scores(text, str(given), layout)
+    values = {
+        "source": without_passwords(source or safe_name(given.name)),
+        "imported": now()[:10],
+        "measure": MEASURES[found.layout] if measure is None else measure,
+        "versions": versions,
+        "rows": [row.model_dump() for row in found.rows],
+    }
+    table = parse(ReportedTable, values, "the table")
+    write_bytes(path, as_text(table.model_dump(mode="json")).encode())
+    show.say(f"{path}: {counted(len(table.rows), 'row')}, reported and not verified")
+    if found.left_out:
+        lines = ", ".join(map(str, found.left_out[:10])) + ", ..." * (len(found.left_out) > 10)
+        show.warn(f"{counted(len(found.left_out), 'line')} without a score left out: {lines}")
+    if found.unknown:
+        names = ", ".join(found.unknown[:10]) + ", ..." * (len(found.unknown) > 10)
+        show.warn(f"{counted(len(found.unknown), 'environment')} not known here: {names}")
+    return table
+
+
+def reported_of(leaderboard: str | Path, env: Texts, algorithm: Texts) -> list[ReportedRow]:
+    """The reported scores beside a leaderboard, in the folder ``published`` next to it."""
+    from esbench.publish.leaderboard.reported_rows import selected_reported
+    from esbench.results.reported_scores import PUBLISHED, read_reported
+
+    found = read_reported(Path(leaderboard).parent / PUBLISHED.name)
+    return selected_reported(found, listed(env), listed(algorithm))
