@@ -9,8 +9,9 @@ import typer
 
 from esbench.algorithms.base import ALGORITHMS, Algorithm
 from esbench.cli.app import app as command_line
+from esbench.core.errors import UsageError
 from esbench.core.escape import markdown, markdown_code, one_line
-from esbench.core.files import safe_name
+from esbench.core.files import DISTINCT_LABELS, safe_name
 from esbench.core.population import Population
 from esbench.core.registry import Registry
 from esbench.core.settings import parse

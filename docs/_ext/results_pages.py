@@ -6,18 +6,20 @@ nor their figures are committed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from internals import (
+    DISTINCT_LABELS,
     Entry,
     Film,
     Output,
     Suite,
     SuiteCell,
+    UsageError,
     counted,
     environment_names,
     environment_versions,
@@ -89,7 +91,7 @@ def generate(leaderboard: Path = LEADERBOARD, out: Path = RESULTS) -> None:
         for suite, drawings in drawn.items()
         for name, drawing in drawings.items()
     }
-    pages = dict(
+    pages = distinct_pages(
         [
             *suite_pages(suites, drawn),
             *environment_pages(groups, read_films(leaderboard)),
@@ -107,6 +109,18 @@ def generate(leaderboard: Path = LEADERBOARD, out: Path = RESULTS) -> None:
         path = out / name
         if not path.exists() or path.read_bytes() != content:
             path.write_bytes(content)
+
+
+def distinct_pages(pages: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The pages by name; UsageError if two labels of the leaderboard have the same page."""
+    found: dict[str, str] = {}
+    for name, text in pages:
+        if name.lower() in map(str.lower, found):  # some file systems ignore the case
+            raise UsageError(
+                f"two labels of the leaderboard have the page {name}; {DISTINCT_LABELS}"
+            )
+        found[name] = text
+    return found
 
 
 def grouped(suites: Sequence[Suite], entries: Sequence[Entry]) -> dict[str, list[list[Result]]]:

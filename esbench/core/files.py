@@ -28,6 +28,23 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^\w.+-]|^\.+$", "_", text)
 
 
+def distinct_names(texts: Iterable[str]) -> dict[str, str]:
+    """The file name of each text; where several would have the same one, later ones are numbered.
+
+    >>> distinct_names(["a/b", "a_b"])
+    {'a/b': 'a_b', 'a_b': 'a_b-2'}
+    """
+    found: dict[str, str] = {}
+    for text in dict.fromkeys(texts):
+        taken = {name.lower() for name in found.values()}  # some file systems ignore the case
+        name, stem, number = safe_name(text), safe_name(text), 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{stem}-{number}"
+        found[text] = name
+    return found
+
+
 def as_path(name: str, value: str | Path) -> Path:
     """The path that an argument of a function names; UsageError for other types."""
     if not isinstance(value, str | Path):

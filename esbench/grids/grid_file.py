@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, final
 import gymnasium
 from pydantic import AfterValidator, Field, field_validator
 
-from esbench.core.arguments import KEPT, Arguments
+from esbench.core.arguments import KEPT, Arguments, plain
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import read_toml
 from esbench.core.settings import Settings, Table, parse, untupled
 from esbench.environments.registration import without_alias
 from esbench.grids.environment_files import environment_names, merged
-from esbench.grids.trial_spec import Seed
+from esbench.grids.trial_spec import Seed, is_agent
 
 NAMED: Final = Path(__file__).parent / "named"
 Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
@@ -128,6 +128,7 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
 
 def with_tables(table: Table, source: str) -> Table:
     """A raw grid in which all that is to be a table is one; UsageError for values."""
+    _require_types_of_agents(table)
     given = {key: table[key] for key in GridTables.model_fields if key in table}
     # A grid may get its algorithms from the command line.
     typed = parse(GridTables, {"algorithms": {"none": {}}, **given}, source)
@@ -140,6 +141,7 @@ def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
     The tables ``environment`` of ``unused`` names are dropped if they are of no environment of the
     grid. UsageError has one line per wrong key or value.
     """
+    _require_types_of_agents(table)
     grid = _without_aliases(parse(Grid, table, source), unused)
     try:
         _distinct(grid.environments)
@@ -155,6 +157,27 @@ def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
                     f"{source}: {key}.{name} is not in this grid; {suggestion(name, names)}"
                 )
     return grid
+
+
+def _require_types_of_agents(table: Table) -> None:
+    """Raises UsageError for an argument of a user's agent that would arrive as another type.
+
+    Settings of a search have types, which a path is converted to; arguments of an agent have none.
+    """
+    algorithms = table.get("algorithms")
+    for label, settings in algorithms.items() if isinstance(algorithms, dict) else ():
+        name = settings.get("name", label) if isinstance(settings, dict) else ""
+        if ":" in str(name) and _has_own_type(settings) and is_agent(str(name)):
+            plain(settings, f"algorithms.{label}", own=True)
+
+
+def _has_own_type(value: Any) -> bool:
+    """Whether Python gave a value that TOML cannot, such as a path or a named tuple."""
+    if isinstance(value, dict):
+        return any(map(_has_own_type, value.values()))
+    if isinstance(value, list | tuple):
+        return type(value) not in (list, tuple) or any(map(_has_own_type, value))
+    return isinstance(value, Path)
 
 
 def _without_aliases(grid: Grid, unused: Collection[str]) -> Grid:

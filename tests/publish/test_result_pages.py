@@ -14,6 +14,7 @@ from results_tables import environment_table, suite_results
 from suite import draw
 
 from esbench.core.errors import UsageError
+from esbench.core.files import distinct_names, safe_name
 from esbench.core.settings import Table
 from esbench.core.units import format_number, format_share
 from esbench.publish.figures.drawing import Drawing
@@ -279,3 +280,11 @@ def with_scores(entry: Entry, scores: Sequence[float]) -> Entry:
     pairs = zip(entry.cell.trials, scores, strict=True)
     trials = tuple(trial.model_copy(update={"score": score}) for trial, score in pairs)
     return entry.model_copy(update={"cell": entry.cell.model_copy(update={"trials": trials})})
+
+
+@pytest.mark.parametrize("second", ["a_b", "a b", "A/B"])
+def test_two_labels_with_one_page_are_refused(second: str) -> None:
+    pages = [(f"algorithms/{safe_name(name)}", name) for name in ("a/b", second)]
+    with pytest.raises(UsageError, match="expected labels that differ"):
+        results_pages.distinct_pages(pages)
+    assert len({*distinct_names(["a/b", second, "c"]).values()}) == 3

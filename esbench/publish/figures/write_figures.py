@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from esbench.core.errors import UsageError, unknown
-from esbench.core.files import safe_name
+from esbench.core.files import distinct_names
 from esbench.publish.figures import across
 from esbench.publish.figures.chart import chart_drawing, charts_drawing
 from esbench.publish.figures.drawing import DEFAULT_OUTPUT, DPI, Drawing, Output, Size, wrap_texts
@@ -86,9 +86,9 @@ def drawings(
     if algorithms:
         wanted = [cell for name in algorithms for cell in cells_named(found, name)]
         chosen = [cell for cell in found if cell in wanted]
-    drawn = {}
+    drawn, stems = {}, distinct_names(cell.environment for cell in found)
     for environment, members in itertools.groupby(found, attrgetter("environment")):
-        everything, stem = list(members), safe_name(environment)
+        everything, stem = list(members), stems[environment]
         group = [cell for cell in everything if cell in chosen]
         charts, _ = learning_charts(group, styles)
         if charts:
