@@ -192,6 +192,7 @@ def verify(
     algorithm: str | Sequence[str] = (),
     leaderboard: str | Path = LEADERBOARD,
     seed: int | None = None,
+    episode_timeout: float | None = None,
     trust: bool = False,
     display: Display | None = None,
 ) -> list[Verification]:
@@ -208,6 +209,7 @@ def verify(
         algorithm: as ``leaderboard``.
         leaderboard: folder of the leaderboard.
         seed: seed of the random choice (default: 0).
+        episode_timeout: fail a trial if no episode ends within this time (default: no limit).
         trust: as ``run``.
         display: shows the progress and, once it is known, every outcome; by default as lines.
 
@@ -227,6 +229,7 @@ def verify(
     from esbench.core.units import counted, format_duration, format_steps
     from esbench.engine.worker_pool import WorkerPool
     from esbench.experiment.stored_trainer import require_trusted_trials
+    from esbench.experiment.watchers import Limits
     from esbench.publish.replay import has_policies, play_again, read_replays
     from esbench.publish.reproduce import draw_sample, reproduce, require_supported, stored_trials
     from esbench.publish.verification import sentences
@@ -250,6 +253,7 @@ def verify(
         raise UsageError("--all: expected with --replay, and without TRIAL and --sample")
     if seed is not None:
         require_integer("seed", seed, 0, MOST)
+    Limits(episode_timeout)
     is_folder_of_trials = trial is not None and what.is_dir() and not is_leaderboard(what)
     needs_sample = not is_folder_of_trials and not what.is_file()
     needs_sample &= sample is None and not replay
@@ -299,10 +303,10 @@ def verify(
                 show.warn(f"{each.name}: seeds between the first and the last one are not in it")
         if replay:
             begun = time.monotonic()
-            play_again(replays, pool, announce)
+            play_again(replays, pool, announce, episode_timeout)
             show.say(f"played again in {format_duration(time.monotonic() - begun)}")
         else:
-            reproduce(cells, pool, watch, announce)
+            reproduce(cells, pool, watch, announce, episode_timeout)
     return found
 
 

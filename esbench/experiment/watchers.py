@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, final
 
 from esbench.core.clock import RunningTime
-from esbench.core.errors import UsageError, UserCodeError, require_finite, require_integer, shown
+from esbench.core.errors import (
+    TrainingError,
+    UsageError,
+    UserCodeError,
+    require_finite,
+    require_integer,
+    shown,
+)
 from esbench.core.settings import MOST
 from esbench.core.user_code import import_object
+from esbench.engine.engine import Engine
 from esbench.experiment.trials import Trial
 from esbench.grids.stored_spec import target_reason
 from esbench.store.generation_record import GenerationRecord
@@ -175,6 +185,51 @@ class Limits:
 
 
 UNLIMITED: Final = Limits()
+
+
+@contextlib.contextmanager
+def episode_limit(engine: Engine, seconds: float | None) -> Iterator[None]:
+    """Raise TrainingError in the block if no episode ends within this time; None is no limit.
+
+    It is raised again every second, and in the end, since user code may swallow it or make another
+    error of it. Trials in processes of their own have ``Limits`` instead.
+
+    Raises:
+        UsageError: the limit is not a positive number, or this is not the main thread.
+    """
+    limits = Limits(episode=seconds)
+    if seconds is None:
+        yield
+        return
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError("episode_timeout outside the main thread: expected None")
+
+    exceeded: list[str] = []
+
+    def expire(number: int, frame: object) -> None:
+        exceeded.append(limits.exceeded(seconds, 0.0))
+        raise TrainingError(exceeded[0])
+
+    def begin(*_: int) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+
+    handler = signal.signal(signal.SIGALRM, expire)
+    left, told = signal.setitimer(signal.ITIMER_REAL, 0.0), engine.progress
+    engine.progress = begin
+    try:
+        begin()
+        yield
+    except Exception as error:
+        if exceeded:
+            raise TrainingError(exceeded[0]) from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        engine.progress = told
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *left)
+    if exceeded:
+        raise TrainingError(exceeded[0])
 
 
 @final

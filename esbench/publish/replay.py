@@ -13,6 +13,7 @@ import numpy as np
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.engine import Engine
 from esbench.experiment.published_policy import published_policy
+from esbench.experiment.watchers import episode_limit
 from esbench.publish.reproduce import RecordedCell
 from esbench.publish.verification import SCORE_ONLY, Rerun, RerunOutcome, Verification
 from esbench.results.entries import Entry
@@ -80,23 +81,30 @@ def _read(cell: RecordedCell, leaderboard: Path) -> Replay:
 
 
 def play_again(
-    replays: Iterable[Replay], pool: Engine, announce: Callable[[Verification], None]
+    replays: Iterable[Replay],
+    pool: Engine,
+    announce: Callable[[Verification], None],
+    episode_timeout: float | None = None,
 ) -> None:
     """Play the held-out episodes of published policies, and announce the verdict of every row.
 
     Where a return differs, as it may on another processor, a permutation test compares the returns
-    of the episodes of a seed with the recorded ones. UsageError if arrays do not fit their row.
+    of the episodes of a seed with the recorded ones. A seed fails if no episode ends within
+    ``episode_timeout`` seconds. UsageError if arrays do not fit their row.
     """
     for each in replays:
-        announce(_verdict(each.cell, each.policies, pool))
+        announce(_verdict(each.cell, each.policies, pool, episode_timeout))
 
 
-def _verdict(cell: RecordedCell, policies: dict[int, Arrays], pool: Engine) -> Verification:
+def _verdict(
+    cell: RecordedCell, policies: dict[int, Arrays], pool: Engine, episode_timeout: float | None
+) -> Verification:
     reruns, problems, p_values = [], [], []
     for seed in cell.chosen:
         arrays = policies[seed]
         try:
-            score = published_policy(cell.cell.trial_spec(seed), arrays).play(pool)
+            with episode_limit(pool, episode_timeout):
+                score = published_policy(cell.cell.trial_spec(seed), arrays).play(pool)
         except TrainingError as error:
             problems.append(f"seed {seed}: {error}")
             continue

@@ -21,7 +21,7 @@ from esbench.engine.engine import Engine
 from esbench.experiment.final_policy import HeldOutScore
 from esbench.experiment.run_trial import check_spec
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
-from esbench.experiment.watchers import Stop
+from esbench.experiment.watchers import Stop, episode_limit
 from esbench.grids.stored_spec import at_target, require_possible
 from esbench.grids.trial_spec import TrialSpec
 from esbench.publish.verification import (
@@ -157,8 +157,11 @@ def reproduce(
     pool: Engine,
     watch: Watch,
     announce: Callable[[Verification], None],
+    episode_timeout: float | None = None,
 ) -> None:
     """Train the chosen runs of some cells again, and announce every verdict once it is final.
+
+    A run fails if no episode ends within ``episode_timeout`` seconds.
 
     Cells with differences come at the end, because their p-values depend on each other. Where bits
     of a published cell differ, up to four of its seeds are trained, and new ones if its recorded
@@ -169,7 +172,9 @@ def reproduce(
     """
     apart: list[tuple[RecordedCell, Verification]] = []
     for cell in cells:
-        found = _verification(cell, *_trained_again(cell, cell.chosen, pool, watch))
+        found = _verification(
+            cell, *_trained_again(cell, cell.chosen, pool, watch, episode_timeout)
+        )
         if found.outcome is RerunOutcome.DIFFERENT:
             apart.append((cell, found))
         else:
@@ -178,7 +183,9 @@ def reproduce(
     complete = []
     for cell, found in apart:
         if cell.entry and not found.contradiction and not found.problem:
-            more, problem = _more_seeds(cell, len(found.reruns), tests, pool, watch)
+            more, problem = _more_seeds(
+                cell, len(found.reruns), tests, pool, watch, episode_timeout
+            )
             found = replace(found, reruns=(*found.reruns, *more), problem=problem)
         complete.append(found)
     for found in decide(complete):
@@ -213,24 +220,35 @@ def _verification(cell: RecordedCell, reruns: Sequence[Rerun], problem: str) -> 
 
 
 def _more_seeds(
-    cell: RecordedCell, done: int, tests: int, pool: Engine, watch: Watch
+    cell: RecordedCell,
+    done: int,
+    tests: int,
+    pool: Engine,
+    watch: Watch,
+    episode_timeout: float | None,
 ) -> tuple[list[Rerun], str]:
     """Further recorded seeds, then new ones, until a test can find a difference."""
     seeds = cell.cell.seeds
     others = [seed for seed in seeds if seed not in cell.chosen][: max(0, MIN_TESTED_RUNS - done)]
     missing = fewest_runs(len(seeds), tests) - done - len(others)
     first = max(seeds) + 1
-    return _trained_again(cell, [*others, *range(first, first + missing)], pool, watch)
+    seeds_left = [*others, *range(first, first + missing)]
+    return _trained_again(cell, seeds_left, pool, watch, episode_timeout)
 
 
 def _trained_again(
-    cell: RecordedCell, seeds: Iterable[int], pool: Engine, watch: Watch
+    cell: RecordedCell,
+    seeds: Iterable[int],
+    pool: Engine,
+    watch: Watch,
+    episode_timeout: float | None,
 ) -> tuple[list[Rerun], str]:
     """The reruns of recorded or new seeds, and why others have failed."""
     reruns, problems = [], []
     for seed in seeds:
         try:
-            reruns.append(_rerun(cell, seed, pool, partial(watch, f"{cell.name}, seed {seed}")))
+            with episode_limit(pool, episode_timeout):
+                reruns.append(_rerun(cell, seed, pool, partial(watch, f"{cell.name}, seed {seed}")))
         except (TrainingError, MemoryError) as error:
             problems.append(f"seed {seed}: {error}")
     return reruns, "; ".join(problems)

@@ -13,6 +13,7 @@ from esbench.core.settings import Settings, Table, parse
 
 DIGITS: Final = 12  # of digests and commits
 COMMIT: Final = r"^(?:[0-9a-f]{40}|[0-9a-f]{64})\+?\Z"  # of Git; "+" if files had changed
+COMMIT_FORM: Final = "a commit of 40 hexadecimal digits, with + if files had changed"
 CODE: Final = "esbench code"  # the version of the files of esbench that training imports
 ITSELF: Final = frozenset({"esbench", CODE})  # a gate judges what has changed in it
 NO_DIGEST_DEPENDS_ON: Final = frozenset({"scipy", "safetensors"})
@@ -21,7 +22,7 @@ NO_DIGEST_DEPENDS_ON: Final = frozenset({"scipy", "safetensors"})
 def checked_commit(text: str) -> str:
     """A commit that a file names; ValueError for other text, which pages would show."""
     if not re.match(COMMIT, text):
-        raise ValueError("expected a commit of 40 hexadecimal digits, with + if files had changed")
+        raise ValueError(f"expected {COMMIT_FORM}")
     return text
 
 

@@ -15,7 +15,7 @@ from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.files import read_bytes, replace
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, parse_json, sealed
 from esbench.store.generation_record import Return
-from esbench.store.origin import COMMIT
+from esbench.store.origin import COMMIT, COMMIT_FORM
 
 FORMAT: Final = 2
 CHECKPOINT: Final = "checkpoint"  # folder of the latest checkpoint
@@ -23,6 +23,11 @@ KEPT: Final = "kept"  # folder of the earlier checkpoints
 BEST: Final = "best.json"
 MEMBERS: Final = "members.jsonl.gz"
 NOT_NEEDED: Final = ("result.json", BEST, MEMBERS)  # by training
+
+
+_TENSORS: Final = r"^\d{8,}(-[0-9a-f]{8})?\.safetensors$"
+_FORMS: Final = {COMMIT: COMMIT_FORM, _TENSORS: "a name such as 00000012-0a1b2c3d.safetensors"}
+"""What texts of a pattern are, for messages."""
 
 
 def read_stored(path: Path, schema: Any) -> Json:
@@ -49,7 +54,10 @@ def read_stored(path: Path, schema: Any) -> Json:
     except UsageError:
         raise
     except ValueError as error:  # msgspec.ValidationError is one
-        raise damaged(path, str(error)) from None
+        problem = str(error)
+        for pattern, form in _FORMS.items():
+            problem = problem.replace(f"`str` matching regex {pattern!r}", form)
+        raise damaged(path, problem) from None
     if content.pop(SEAL, None) not in (None, digest_of(content)):
         raise damaged(path, f"its content does not match its {SEAL}")
     result: Json = content
@@ -173,7 +181,7 @@ StoredNodes: Final = _schema(  # nodes.json
 StoredCheckpoint: Final = _schema(  # of the trainer's state; rows is the SHA-256 of the rows so far
     {
         "arrays": {  # the safetensors file beside it
-            "file": Annotated[str, msgspec.Meta(pattern=r"^\d{8,}(-[0-9a-f]{8})?\.safetensors$")],
+            "file": Annotated[str, msgspec.Meta(pattern=_TENSORS)],
             "size": StoredCount,
             "sha256": str,
         },

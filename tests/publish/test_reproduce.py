@@ -1,9 +1,12 @@
 """Recorded trials that are trained again: folders of trials and the files of a leaderboard."""
 
+import contextlib
 import itertools
 import json
 import math
 import re
+import signal
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -238,6 +241,27 @@ def test_a_failure_hides_no_other_cell_and_no_difference_of_another_seed(
     code, out, _ = esbench("verify", str(trained), "--workers", "1")
     assert (code, "different: 1 of 3 trials" in out) == (1, True)
     assert "seed 2: the simulator fell over" in out
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+def test_a_trial_whose_episodes_never_end_fails_within_its_limit(
+    esbench: Run, trained: Path, monkeypatch: pytest.MonkeyPatch, swallows: bool
+) -> None:
+    def endless(spec: Any, pool: Any, watch: Any, *arguments: Any) -> Any:
+        with contextlib.suppress(*[TrainingError] * swallows):
+            for done in range(10**9 if spec.seed == 1 else 4):
+                time.sleep(0.01)
+                if spec.seed != 1 or done < 2:
+                    pool.progress(done, 4)  # an episode has ended
+        return remembered(spec, pool, watch, *arguments)
+
+    monkeypatch.setattr(TRAINS_AGAIN, endless)
+    words = "verify", str(trained), "--workers", "1", "--episode-timeout"
+    code, out, _ = esbench(*words, "2")
+    assert (code, out.count("no episode ended within the episode timeout of 2 s")) == (3, 1)
+    assert "seed 1: no episode ended" in out
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 60  # of the test
+    assert esbench(*words, "0")[0] == 2
 
 
 def test_damage_and_unfinished_trials_are_found_before_anything_is_trained(

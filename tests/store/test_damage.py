@@ -161,6 +161,7 @@ DAMAGES: list[tuple[str, Damage]] = [
     ("result.json", values("result.json", generations=10**20)),
     ("trial.json", values("trial.json", labels={"environment": 1, "algorithm": "", "policy": ""})),
     ("trial.json", no_steps),
+    ("trial.json", values("trial.json", git_commit="HEAD")),
     ("state.json", values(STATE, arrays={"file": "../x.safetensors", "size": 1, "sha256": ""})),
     ("best.json", values("best.json", returns=[[]])),
 ]
@@ -171,8 +172,9 @@ def test_damage_is_named_and_nothing_is_written(trial: Trial, number: int) -> No
     name, damage = DAMAGES[number]
     damage(trial.folder.path)
     before = files(trial.folder.path)
-    with pytest.raises(DamagedTrialError, match=rf"{name} is damaged \(.*remove"):
+    with pytest.raises(DamagedTrialError, match=rf"{name} is damaged \(.*remove") as caught:
         read_all(trial.folder)
+    assert "regex" not in str(caught.value)  # what is expected is said in words
     if name != "best.json":
         with pytest.raises(DamagedTrialError, match=f"{name} is damaged"):
             trial.folder.begin(trial.spec, {"versions": {"numpy": "1"}, "workers": 3})
