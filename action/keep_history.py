@@ -52,13 +52,17 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+def address() -> str:
+    """Where the repository is."""
+    return f"{variable('GITHUB_SERVER_URL')}/{variable('GITHUB_REPOSITORY')}"
+
+
 def keep(check: Path, branch: str, folder: Path) -> None:
     """Add the file of a check to the branch, and leave its files in ``folder``."""
-    address = f"{variable('GITHUB_SERVER_URL')}/{variable('GITHUB_REPOSITORY')}"
     attempt = variable("GITHUB_RUN_ATTEMPT", "1")
     name = f"{variable('GITHUB_SHA')}-{variable('GITHUB_RUN_ID', '0')}-{attempt}.json"
     git(folder, "init", "--quiet")
-    git(folder, "remote", "add", "origin", address)
+    git(folder, "remote", "add", "origin", address())
     reference = f"refs/heads/{branch}"
     for left in reversed(range(TRIES)):
         if git(folder, "ls-remote", "origin", reference):
@@ -96,7 +100,8 @@ def main(esbench: Execute = esbench) -> None:
                 "the permission 'contents: write'"
             )
         page = files / "history.html"
-        if esbench(["history", str(kept), "--html", str(page)]).code:
+        words = ["history", str(kept), "--html", str(page), "--repository", address()]
+        if esbench(words).code:
             end_with_error("history: the page could not be written; the log has the reason")
     write_outputs({"page": page})
 

@@ -77,5 +77,5 @@ ax.scatter(["change"] * 8, broken, color="C3")
 ax.set(ylabel="score per seed", xlim=(-0.6, 1.6))
 
 # %%
-# :doc:`/how-to/gate-ci` has the workflow file, and :doc:`/explanation/gate` how often such a gate
-# is wrong, and how many seeds it takes.
+# :doc:`/how-to/github-action` has the workflow file, and :doc:`/explanation/gate` how often such a
+# gate is wrong, and how many seeds it takes.

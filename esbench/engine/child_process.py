@@ -342,5 +342,5 @@ def _death_of(number: int) -> int:
     """A descriptor that becomes readable when a process dies, or never."""
     try:
         return os.pidfd_open(number)
-    except OSError:  # the kernel or its sandbox has none
+    except (AttributeError, OSError):  # macOS, an old kernel or a sandbox has none
         return os.pipe()[0]

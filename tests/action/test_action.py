@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +52,31 @@ def test_a_workflow_has_limits_and_no_more_permissions_than_its_jobs_need(path: 
         assert 0 < job["timeout-minutes"] <= 120
         for step in job["steps"]:
             assert "checkout" not in step.get("uses", "") or not step["with"]["persist-credentials"]
+
+
+PAGE = (ROOT / "docs" / "how-to" / "github-action.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```yaml\n(name:.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+
+
+def test_the_workflows_of_the_guide_are_valid_and_use_inputs_that_exist(tmp_path: Path) -> None:
+    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES[0].splitlines()) == 10
+    paths = [tmp_path / f"{number}.yml" for number in range(len(EXAMPLES))]
+    for path, text in zip(paths, EXAMPLES, strict=True):
+        path.write_text(text)
+        for job in yaml.safe_load(text)["jobs"].values():
+            for step in job["steps"]:
+                if "esbench@" in step["uses" if "uses" in step else "run"]:
+                    assert step["with"].keys() <= ACTION["inputs"].keys()
+    with pytest.raises(SystemExit) as ended:
+        check_schema(["--builtin-schema", "vendor.github-workflows", *map(str, paths)])
+    assert not ended.value.code
+
+
+def test_the_guide_names_all_inputs_and_outputs() -> None:
+    named = {*re.findall(r"`([\w-]+)`", PAGE)}
+    assert named >= ACTION["inputs"].keys() | ACTION["outputs"].keys()
 
 
 # What stands in for ``python -m esbench``: it writes the files of its options.
@@ -176,4 +201,3 @@ def test_the_action_needs_nothing_that_is_not_in_its_repository() -> None:
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
     used = {word for word in text.replace('"', "/").split("/") if word.endswith(".py")}
     assert used | {"runner.py"} == scripts
-    assert shutil.which("bash")

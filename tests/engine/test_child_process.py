@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import alive, end_soon, finished
 
-from esbench.engine.child_process import Child, Parent, end, wait_for
+from esbench.engine.child_process import Child, Parent, _death_of, end, wait_for
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 from esbench.grids.trial_spec import TrialSpec
@@ -167,3 +167,10 @@ def test_a_trainer_runs_in_a_worker_of_a_pool(tmp_path: Path) -> None:
     )
     code, _, err = finished(str(script), cwd=tmp_path)
     assert (code, err) == (0, "")
+
+
+def test_a_system_without_descriptors_of_processes_is_asked_for_the_parent_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)  # as on macOS
+    assert os.fstat(_death_of(os.getpid()))
