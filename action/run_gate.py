@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -59,7 +60,7 @@ Execute = Callable[[list[str]], Output]
 
 def execute(words: list[str], **options: Any) -> Output:
     """Run a program and wait for its end."""
-    sys.stdout.write(f"$ {' '.join(words)}\n")
+    sys.stdout.write(f"$ {shlex.join(words)}\n")
     sys.stdout.flush()
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(words, text=True, errors="replace", **piped, **options) as process:
@@ -139,8 +140,8 @@ def check_grid(files: Path, trials: Path, esbench: Execute) -> Output:
 
 def run_command(files: Path) -> Output:
     """Run a command of the shell, in which the plugin of pytest writes what it finds."""
-    options = f"--esbench-markdown={files / 'check.md'} --esbench-json={files / 'check.json'}"
-    added = f"{os.environ.get('PYTEST_ADDOPTS', '')} {options}".strip()
+    options = [f"--esbench-{name}={files / FILES[name]}" for name in ("markdown", "badge", "json")]
+    added = f"{os.environ.get('PYTEST_ADDOPTS', '')} {shlex.join(options)}".strip()
     words = ["bash", "-eo", "pipefail", "-c", variable("ESBENCH_COMMAND")]
     return execute(words, env={**os.environ, "PYTEST_ADDOPTS": added})
 

@@ -24,7 +24,7 @@ import pytest
 DEFAULT_BASELINE: Final = "esbench-baseline.json"
 SESSION: Final = pytest.StashKey[Any]()  # an AgentGate
 OUTPUT: Final = "esbench"  # the key of what a worker of pytest-xdist sends
-WRITTEN: Final = ("markdown", "json")
+WRITTEN: Final = ("markdown", "json", "badge")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
