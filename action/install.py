@@ -4,6 +4,8 @@ Reads:
     ESBENCH_ACTION: the folder of the action, which is a checkout of esbench.
     ESBENCH_INSTALL: what else pip installs, one requirement per line.
     ESBENCH_CONSTRAINTS: whether the versions are those of esbench's constraints.txt, as "true".
+    ESBENCH_COMMAND, ESBENCH_LIGHT: with a command, whether it needs the plugin of pytest only.
+    ESBENCH_HISTORY: a branch, whose page ``esbench history`` writes.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
 def commands() -> list[list[str]]:
     """The arguments of pip, in the order of their calls.
 
-    On Linux, PyPI has PyTorch with 3 GB of CUDA, which no policy of a gate uses. Its smaller build
-    comes first and alone, so nothing else is taken from that index.
+    The plugin of pytest needs few of esbench's requirements. All of them have PyTorch, which on
+    Linux PyPI has with 3 GB of CUDA that no policy of a gate uses: its smaller build comes first
+    and alone, so nothing else is taken from that index.
     """
     action = Path(variable("ESBENCH_ACTION"))
     pins = action / "constraints.txt"
@@ -30,7 +33,12 @@ def commands() -> list[list[str]]:
     wanted = [line.strip() for line in variable("ESBENCH_INSTALL").splitlines() if line.strip()]
     if options := [line for line in wanted if line.startswith("-")]:
         end_with_error(f"install: {options[0]!r} is an option; expected one requirement per line")
-    found = [["install", *(["-c", str(pins)] if is_pinned else []), str(action), *wanted]]
+    install = ["install", *(["-c", str(pins)] if is_pinned else [])]
+    is_light = variable("ESBENCH_COMMAND") and variable("ESBENCH_LIGHT", "true") == "true"
+    if is_light and not variable("ESBENCH_HISTORY"):
+        light = ["-r", str(action / "gate-requirements.txt")]
+        return [["install", "--no-deps", str(action)], [*install, *light, *wanted]]
+    found = [[*install, str(action), *wanted]]
     torch = re.search(r"^torch==\S+$", pins.read_text(encoding="utf-8"), re.MULTILINE)
     if sys.platform == "linux" and is_pinned and torch:
         found.insert(0, ["install", "--no-deps", "--index-url", CPU_BUILDS, torch[0]])

@@ -293,6 +293,20 @@ def test_on_linux_torch_comes_first_without_cuda(
         assert found[0][-1].startswith("torch==")
 
 
+@pytest.mark.parametrize(
+    ("light", "branch", "is_light"),
+    [("", "", True), ("true", "", True), ("false", "", False), ("true", "checks", False)],
+)
+def test_a_command_needs_no_torch_unless_it_says_so_or_keeps_a_history(
+    variables: Callable[..., None], light: str, branch: str, is_light: bool
+) -> None:
+    variables(ESBENCH_ACTION=ROOT, ESBENCH_COMMAND="pytest", ESBENCH_LIGHT=light)
+    variables(ESBENCH_HISTORY=branch)
+    found = install.commands()
+    assert (found[0] == ["install", "--no-deps", str(ROOT)]) == is_light
+    assert (str(ROOT / "gate-requirements.txt") in found[-1]) == is_light
+
+
 def test_an_option_of_pip_is_refused(variables: Callable[..., None]) -> None:
     variables(ESBENCH_ACTION=ROOT, ESBENCH_INSTALL=".\n--index-url=https://example.com")
     with pytest.raises(SystemExit):

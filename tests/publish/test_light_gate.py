@@ -47,7 +47,11 @@ import pytest
 plugin = ["-q", "-p", "esbench.publish.gate.pytest_plugin"]
 codes = [
     pytest.main([*plugin, *words.split()])
-    for words in ("--esbench-update test_same.py", "test_same.py", "test_dropped.py")
+    for words in (
+        "--esbench-update test_same.py",
+        "test_same.py",
+        "test_dropped.py --esbench-markdown=c.md --esbench-json=c.json --esbench-badge=b.json",
+    )
 ]
 from esbench.__main__ import program
 try:
@@ -87,6 +91,9 @@ def test_an_agent_of_numpy_is_gated_without_other_packages(tmp_path: Path) -> No
     codes, loaded = json.loads(out.splitlines()[-1])
     assert codes == [0, 0, 1, 2], out + err  # frozen, no worse, a regression, no command line
     assert re.fullmatch(r"esbench: \w+ is not installed; expected: .*\n", err)
+    assert "regression" in (tmp_path / "c.md").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "c.json").read_text())["exit_code"] == 1
+    assert json.loads((tmp_path / "b.json").read_text())["message"] == "1 of 1 cell dropped"
     used = {name for module in loaded for name in owners.get(module, ())}
     assert {normal(Requirement(line).name) for line in LINES} <= used
 

@@ -113,10 +113,12 @@ def export(sheet: Sheet, rows: Sequence[Json], format_: str) -> str:
 
 def as_markdown(sheet: Sheet) -> str:
     """A Markdown table followed by its notes as a list."""
+    from tabulate import tabulate
+
     align = ["left" if name in TEXTS else "right" for name in sheet.header]
     header, *body = [[*map(markdown, cells)] for cells in (sheet.header, *sheet.body)]
-    frame = _frame(header, body)
-    table = frame.to_markdown(index=False, disable_numparse=True, colalign=align)
+    # As DataFrame.to_markdown does; the plugin of pytest does without pandas.
+    table = tabulate(body, header, "pipe", disable_numparse=True, colalign=align if body else None)
     return "\n".join([table, "", *(f"- {markdown(note)}" for note in sheet.notes), ""])
 
 
