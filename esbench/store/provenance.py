@@ -118,10 +118,10 @@ def _git_commit() -> str | None:
 def user_code(spec: TrialSpec) -> dict[str, str]:
     """The version of each package of a trial besides those that are always recorded.
 
-    An installed package has its version; the user's own files, which are those outside
-    site-packages and so also those of an editable install, have "sha256:" and the start of the
-    digest of the module, or of all modules of the package. So has whatever they import, at their
-    top or later. Code that cannot be found is left out.
+    An installed package has its version; the user's own files have "sha256:" and the start of the
+    digest of the module, or of all modules of the package. They are those outside site-packages,
+    and so those of an editable install, and those that pip has copied from a folder. So has
+    whatever they import, at their top or later. Code that cannot be found is left out.
 
     Call it after the environment was made, so that its name is registered. Files are read once per
     process, because a process keeps using the code that it has imported.
@@ -233,7 +233,21 @@ def _source(name: str) -> Path:
 
 
 def _is_installed(path: Path) -> bool:
-    return any(path.is_relative_to(folder) for folder in _installed())
+    """Whether the version of a package says what is in the file."""
+    folder = next((each for each in _installed() if path.is_relative_to(each)), None)
+    return folder is not None and path.relative_to(folder).parts[0] not in _of_checkouts(folder)
+
+
+@cache
+def _of_checkouts(folder: Path) -> frozenset[str]:
+    """The names in site-packages that pip has copied from a folder, whose version may stay."""
+    found: set[str] = set()
+    for source in folder.glob("*.dist-info/direct_url.json"):
+        with contextlib.suppress(OSError, ValueError):
+            if '"dir_info"' in source.read_text(encoding="utf-8"):
+                record = source.with_name("RECORD").read_text(encoding="utf-8")
+                found.update(line.split("/")[0].split(",")[0] for line in record.splitlines())
+    return frozenset(found)
 
 
 @cache

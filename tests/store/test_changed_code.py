@@ -83,23 +83,36 @@ def test_a_change_of_what_user_code_imports_is_a_change(
 
 
 @pytest.mark.parametrize("changed", ["__init__.py", "nets.py", "deep/envs.py", "fast.so"])
-def test_all_modules_of_an_imported_package_count_also_of_an_editable_install(
-    folder: Path, make_spec: MakeSpec, changed: str
+@pytest.mark.parametrize("installed", ["editable", "from a folder", "from an index"])
+def test_all_modules_of_an_imported_package_count_unless_its_version_says_what_they_are(
+    folder: Path,
+    make_spec: MakeSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: str,
+    installed: str,
 ) -> None:
     (folder / "adapter.py").write_text("def late():\n    from library.nets import layer")
-    (folder / "library-1.0.dist-info").mkdir()
-    (folder / "library-1.0.dist-info" / "METADATA").write_text("Name: library\nVersion: 1.0\n")
-    (folder / "library-1.0.dist-info" / "top_level.txt").write_text("library\n")
+    site = folder / "site"
+    about = site / "library-1.0.dist-info"
+    about.mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(site))
+    (about / "METADATA").write_text("Name: library\nVersion: 1.0\n")
+    (about / "RECORD").write_text("library/__init__.py,,\n")
+    if installed != "editable":
+        monkeypatch.setattr(provenance, "_installed", lambda: {site})
+    if installed == "from a folder":
+        (about / "direct_url.json").write_text('{"dir_info": {}, "url": "file:///library"}')
     for name in ("__init__.py", "nets.py", "deep/__init__.py", "deep/envs.py", "fast.so"):
-        path = folder / "library" / name
+        path = site / "library" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("from library.deep import envs")
     spec = spec_of("agent", make_spec)
     before = {"own_code": user_code(spec)}
-    assert list(before["own_code"]) == ["adapter", "library"]
-    (folder / "library" / changed).write_text("# another")
+    own = ["library"] if installed != "from an index" else []
+    assert list(before["own_code"]) == ["adapter", *own]
+    (site / "library" / changed).write_text("# another")
     new_process()
-    assert changed_since(before) == ["library"]
+    assert changed_since(before) == own
 
 
 @pytest.mark.parametrize(
