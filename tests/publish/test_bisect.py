@@ -190,7 +190,8 @@ def test_a_grid_is_trained_and_checked_at_each_commit(
     grid.write_text(GRID)
     before = state()
     monkeypatch.setattr(bisect_commits, "_run", run)
-    options: dict[str, Any] = {"grid": "gate.toml", "workers": 1, "out": "out"}
+    options: dict[str, Any] = {"grid": "gate.toml", "workers": 1, "margin": 0.2}
+    options["out"] = "out"
     found = package.bisect(commits[0], **options)
     assert found.commits == [commits[BROKEN]]
     assert "8 trials" in found.plan[1]

@@ -103,6 +103,7 @@ class GridTest(CommitTest):
         """Make the baseline of a commit's trials; UsageError if they cannot be trained."""
         log = self._log(self.good)
         words = ["baseline", str(folder), "--out", str(self.baseline), "--trust"]
+        words += [each for each in self.options if each.startswith("--margin=")]
         if folder is None or _run([*_ESBENCH, *words], checkout, log):
             short = self.good[:SHORT]
             raise UsageError(
