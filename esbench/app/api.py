@@ -166,7 +166,8 @@ def make_trainer(
         environment: changes to the environment's file, such as ``{"episodes_per_member": 2}``.
         budget: changes to its budget, such as ``{"env_steps": 100_000}``.
         evaluation: changes to its evaluation, such as ``{"episodes": 10}``.
-        init_from: the folder of a trial whose policy training starts from.
+        init_from: the folder of a trial, or a row of the leaderboard such as
+            "CartPole-v1/snes/seed-3", whose policy training starts from.
         out: output folder; by default nothing is stored.
         extend: continue a stored trial that has a smaller budget.
         record: "members" also stores what every member did, for ``load_members``; needs ``out``.

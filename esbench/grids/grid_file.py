@@ -94,7 +94,8 @@ class Grid(GridTables):
         budget: changes to the environments' budget.
         evaluation: changes to the environments' evaluation.
         environment: name -> changes to that environment's file, for this grid only, and ``seeds``.
-        init_from: folder of a trial whose policy every trial starts from.
+        init_from: folder of a trial, or a row of the leaderboard, whose policy every trial starts
+            from.
         tune: label -> setting -> its search space for ``esbench tune``, false to leave it out.
     """
 
