@@ -36,7 +36,7 @@ from esbench.results.statistics.estimates import Pick
 from esbench.video.render_trial import FilmLimits, render_policy
 
 # The first that is small enough; the floor of MuJoCo, which moves, needs the later ones.
-LIMITS = (FilmLimits(10, 25, 320), FilmLimits(10, 10, 240), FilmLimits(10, 8, 200))
+LIMITS = (FilmLimits(10, 25, 320), FilmLimits(7, 10, 240), FilmLimits(6, 8, 200))
 LEADERBOARD = Path(__file__).parent.parent / "results" / "leaderboard"
 
 
