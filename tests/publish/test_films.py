@@ -114,7 +114,7 @@ def test_a_wrong_file_of_a_film_is_refused(board: Path, name: str, content: byte
     shutil.copytree(films_folder(PUBLISHED), folder)
     (folder / name).write_bytes(content)
     with pytest.raises(UsageError, match=name):
-        film_content(read_films(board)[0], board)
+        [film_content(film, board) for film in read_films(board)]
 
 
 @pytest.mark.parametrize("film", read_films(PUBLISHED), ids=lambda film: film.file_name)

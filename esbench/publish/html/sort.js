@@ -44,7 +44,7 @@
 
   for (const table of document.querySelectorAll("table.sortable, table.results")) {
     for (const heading of table.tHead?.rows[0]?.cells ?? []) {
-      if (!heading.textContent.trim()) continue;
+      if (heading.tagName !== "TH" || !heading.textContent.trim()) continue;
       const button = document.createElement("button");
       button.type = "button";
       button.className = "sort";
