@@ -35,7 +35,7 @@ def commands() -> list[list[str]]:
         end_with_error(f"install: {options[0]!r} is an option; expected one requirement per line")
     install = ["install", *(["-c", str(pins)] if is_pinned else [])]
     is_light = variable("ESBENCH_COMMAND") and variable("ESBENCH_LIGHT", "true") == "true"
-    if is_light and not variable("ESBENCH_HISTORY"):
+    if is_light and not variable("ESBENCH_HISTORY"):  # esbench first: the others may require it
         light = ["-r", str(action / "gate-requirements.txt")]
         return [["install", "--no-deps", str(action)], [*install, *light, *wanted]]
     found = [[*install, str(action), *wanted]]

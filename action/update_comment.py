@@ -106,6 +106,7 @@ def main() -> None:
         try:
             sys.stdout.write(f"{update(pull_request['number'], str(head.get('sha')))}\n")
         except urllib.error.HTTPError as error:
+            error.close()
             where = " of a pull request from a fork" if is_fork else ""
             if error.code in NOT_ALLOWED:
                 reason = f"the token{where} may not write one (HTTP {error.code})"
