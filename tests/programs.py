@@ -37,18 +37,15 @@ def chromium(*arguments: str) -> Iterator[Any]:
         browser.close()
 
 
-def compiled(text: str, folder: Path) -> str:
-    """Compile a document with a real TeX, stopping at the first error; return its log."""
+def compiled(text: str, folder: Path, runs: int = 1) -> str:
+    """Compile a document with a real TeX, stopping at the first error; return its last log."""
     find = ["kpsewhich", "pdftex.map", "booktabs.sty", "longtable.sty"]
     has_tex = shutil.which(find[0]) and not subprocess.run(find, capture_output=True).returncode
     require(bool(has_tex), "a TeX (pdflatex with booktabs)")
     packages = re.findall(r"^% (\\usepackage.*)$", text, re.MULTILINE)
     parts = [r"\documentclass{article}", *packages, r"\begin{document}", "Before.", text]
     (folder / "a.tex").write_text("\n".join([*parts, r"\end{document}"]), encoding="utf-8")
-    subprocess.run(
-        ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "a.tex"],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-    )
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "a.tex"]
+    for _ in range(runs):  # references are known in the second one
+        subprocess.run(command, cwd=folder, capture_output=True, check=False)
     return (folder / "a.log").read_text(encoding="utf-8", errors="replace")

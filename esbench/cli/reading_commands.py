@@ -94,10 +94,24 @@ def _table(
             "intervals. Formats other than text always have it, except with --wide.",
         ),
     ] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rename",
+            help="Another name for an environment or algorithm; repeatable.",
+            metavar="OLD=NEW",
+        ),
+    ] = None,
+    notes: Annotated[
+        Literal["below", "caption", "none"] | None,
+        typer.Option("--notes", help="Place of the notes of a LaTeX table (default: below)."),
+    ] = None,
+    caption: Annotated[str, typer.Option("--caption", help="Caption of a LaTeX table.")] = "",
+    label: Annotated[str, typer.Option("--label", help="Label of a LaTeX table.")] = "",
 ) -> None:
     from esbench.cli.console import print_sheet
     from esbench.publish.tables.metrics import as_benchmark_action, as_bmf
-    from esbench.publish.tables.render_table import as_csv, export, records
+    from esbench.publish.tables.render_table import Paper, as_csv, export, records, renamed
     from esbench.publish.tables.score_table import (
         COLUMNS,
         require_one_layout,
@@ -114,16 +128,27 @@ def _table(
             f"{format_} has one row per environment and algorithm, without --wide"
         )
     require_one_layout(wide, by, which, statistic, tail)
+    if format_ != "latex" and (notes or caption or label):
+        raise UsageError(
+            f"--notes, --caption or --label with --format {format_}: expected --format latex"
+        )
+    if rename and format_ not in ("text", "markdown", "latex"):
+        raise UsageError(f"--rename with --format {format_}: expected one of text, markdown, latex")
+    paper = Paper(notes or "below", caption, label)
     rows = score_table(folder, by, which == "best", statistic)
-    layout = partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by)
+    make = partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by)
+    names = {name for row in rows for name in (row.environment, row.algorithm)}
+
+    made = make(rows, **({"terminal": True} if format_ == "text" and not wide else {}))
+    shown = renamed(made, rename or (), names)
     if format_ == "text":
-        print_sheet(layout(rows) if wide else layout(rows, terminal=True), split=wide)
+        print_sheet(shown, split=wide)
     elif format_ in ("bmf", "benchmark-action"):
         write((as_bmf if format_ == "bmf" else as_benchmark_action)(rows))
     elif wide and format_ == "csv":
         write(as_csv(wide_frame(rows, tail=tail).reset_index(allow_duplicates=True)))
     else:
-        write(export(layout(rows), records(COLUMNS, rows), format_))
+        write(export(shown, records(COLUMNS, rows), format_, paper))
 
 
 @command(

@@ -1,9 +1,12 @@
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from programs import compiled
 
-from esbench.publish.tables.render_table import Sheet, as_latex
+from esbench.core.errors import UsageError
+from esbench.publish.tables.render_table import Paper, Sheet, as_latex, renamed
 
 AWKWARD = r"""\ _ % & # ~ ^ < > | " ' ` $ { } [x] -- --- ä ß Ø ł ą † ‘a’ σ ≤ − 5 -3 «a» 目 \N{x}"""
 
@@ -66,3 +69,43 @@ def test_rules_bold_scores_and_intervals() -> None:
     ]
     assert r"Algorithm & E\_1 \\" in lines
     assert r"\noindent a note\par" in lines
+
+
+SHEET = Sheet(
+    ["Environment", "Algorithm", "Score"],
+    [["mine:Boat-v0", "snes", "1.5\n[1.0, 2.0]"], ["mine:Boat-v0", "snes_2", "0.5"]],
+    ["Score: of snes.", "Made by: esbench run --env mine:Boat-v0 --algorithm snes"],
+)
+
+
+@pytest.mark.parametrize("rows", [1, 70])
+@pytest.mark.parametrize("notes", ["below", "caption", "none"])
+def test_a_caption_and_a_label_can_be_referred_to(
+    tmp_path: Path, notes: Literal["below", "caption", "none"], rows: int
+) -> None:
+    sheet = replace(SHEET, body=[*SHEET.body] * rows)
+    text = as_latex(sheet, Paper(notes, "Scores of 50 %", "tab:scores"))
+    assert text.count("Score: of snes.") == (notes != "none")
+    log = compiled(f"{text}\nTable \\ref{{tab:scores}}", tmp_path, runs=3)
+    assert "Output written" in log, log[-2000:]
+    for trouble in ("Overfull", "undefined", "LaTeX Error", "LaTeX Warning"):
+        assert trouble not in log, log
+
+
+def test_a_whole_name_is_replaced_except_in_commands() -> None:
+    known = {"mine:Boat-v0", "snes", "snes_2"}
+    shown = renamed(SHEET, ["mine:Boat-v0=Boat", "snes=SNES"], known)
+    assert [cells[:2] for cells in shown.body] == [["Boat", "SNES"], ["Boat", "snes_2"]]
+    assert shown.notes == ["Score: of SNES.", SHEET.notes[1]]
+
+
+@pytest.mark.parametrize("text", ["snes", "=x", "snes=", "sness=x", ""])
+def test_a_renaming_is_a_known_name_and_a_new_one(text: str) -> None:
+    with pytest.raises(UsageError, match="--rename|sness"):
+        renamed(SHEET, [text], {"snes"})
+
+
+@pytest.mark.parametrize("label", ["a b", "a}", "\\x", "50%"])
+def test_a_label_without_markup(label: str) -> None:
+    with pytest.raises(UsageError, match="--label"):
+        as_latex(SHEET, Paper(label=label))

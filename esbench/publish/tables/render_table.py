@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, final
 
+from esbench.core.errors import UsageError, unknown
 from esbench.core.escape import csv, latex, markdown
 from esbench.core.json_text import Json, as_text
 from esbench.core.units import NONE
@@ -15,14 +17,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Row = TypeVar("Row")
+NotesPlace: TypeAlias = Literal["below", "caption", "none"]
 
 TEXTS: Final = ("Environment", "Algorithm", "Policy", "Policies", "Row", "Verdict", "Digests")
 """The columns of text, aligned to the left; the other columns hold numbers."""
 INTERVAL: Final = "95 % interval"
+MADE_BY: Final = "Made by"  # begins a note with a command
 PAGE_LINES: Final = 45  # of a page of LaTeX
-_LATEX_HEAD: Final = r"""% \usepackage[T1]{fontenc}
-% \usepackage{booktabs}
-\begingroup\footnotesize\setlength{\tabcolsep}{3pt}"""
+_STYLE: Final = r"\footnotesize\setlength{\tabcolsep}{3pt}"
+_LATEX_HEAD: Final = rf"""% \usepackage[T1]{{fontenc}}
+% \usepackage{{booktabs}}
+\begingroup{_STYLE}"""
 _LONG_HEAD: Final = rf"""{_LATEX_HEAD.replace("booktabs", "booktabs, longtable")}
 \setlength{{\LTleft}}{{0pt plus 1fill minus 1fill}}\setlength{{\LTright}}{{\LTleft}}"""
 
@@ -69,6 +74,49 @@ class Sheet:
     separated: int = 0
 
 
+@final
+@dataclass(frozen=True)
+class Paper:
+    """How a table of LaTeX stands in a paper.
+
+    With a caption or a label, a table that fits a page is a float.
+
+    Attributes:
+        notes: the place of its notes.
+        caption: its own caption.
+        label: for references.
+    """
+
+    notes: NotesPlace = "below"
+    caption: str = ""
+    label: str = ""
+
+
+def renamed(sheet: Sheet, names: Sequence[str], known: Collection[str]) -> Sheet:
+    """A sheet in which each text "OLD=NEW" of ``names`` has replaced a name that is ``known``.
+
+    Commands keep the names that they need. UsageError for a text without "=", or another name.
+    """
+    for text in names:
+        old, equals, new = text.partition("=")
+        if not (equals and old and new):
+            raise UsageError(f"--rename {text}: expected OLD=NEW, such as snes=SNES")
+        if old not in known:
+            raise unknown("name in the table", old, known)
+        whole = re.compile(rf"(?<![\w:/.-]){re.escape(old)}(?![\w:/-])")
+
+        def write(text: str, whole: re.Pattern[str] = whole, new: str = new) -> str:
+            return text if text.startswith(MADE_BY) else whole.sub(lambda _: new, text)
+
+        sheet = replace(
+            sheet,
+            header=list(map(write, sheet.header)),
+            body=[list(map(write, cells)) for cells in sheet.body],
+            notes=list(map(write, sheet.notes)),
+        )
+    return sheet
+
+
 def make_sheet(
     columns: Sequence[Column[Row]], rows: Sequence[Row], hidden: Collection[str] = ()
 ) -> Sheet:
@@ -98,13 +146,13 @@ def nan_last(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def export(sheet: Sheet, rows: Sequence[Json], format_: str) -> str:
+def export(sheet: Sheet, rows: Sequence[Json], format_: str, paper: Paper | None = None) -> str:
     """A table as markdown, latex, csv or json; the last two have the values of ``rows``."""
     match format_:
         case "markdown":
             return as_markdown(sheet)
         case "latex":
-            return as_latex(sheet)
+            return as_latex(sheet, paper)
         case "csv":
             return as_csv(rows)
         case _:
@@ -122,12 +170,13 @@ def as_markdown(sheet: Sheet) -> str:
     return "\n".join([table, "", *(f"- {markdown(note)}" for note in sheet.notes), ""])
 
 
-def as_latex(sheet: Sheet) -> str:
+def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
     """A table and its notes for LaTeX with the package booktabs.
 
     A table that is longer than a page is a longtable. Any other is a tabular, which may stand in a
     float or a column.
     """
+    paper = paper or Paper()
     lines = sum(max(text.count("\n") + 1 for text in cells) for cells in sheet.body)
     long = lines > PAGE_LINES
     body = [
@@ -140,12 +189,32 @@ def as_latex(sheet: Sheet) -> str:
             body[row][0] = f"{rule}\n{body[row][0]}"
     align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
     frame = _frame([latex(name) for name in sheet.header], body)
+    notes = [latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes]
+    caption = [latex(paper.caption)] * bool(paper.caption)
+    if paper.notes == "caption":
+        caption += notes
+    naming = [rf"\caption{{{' '.join(caption)}}}"] * bool(caption)
+    naming += [rf"\label{{{latex_label(paper.label)}}}"] * bool(paper.label)
     table = frame.to_latex(index=False, escape=False, longtable=long, column_format=align)
-    notes = (latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes)
-    below = "\n".join(rf"\noindent {note}\par" for note in notes)
-    placed = table if long else f"\\begin{{center}}\n{table}\\end{{center}}\n"
+    below = [rf"\noindent {note}\par" for note in notes if paper.notes == "below"]
+    below = [r"\raggedright", *below] if below else []
+    if long and naming:
+        table = table.replace("\n", f"\n{''.join(naming)} \\\\\n", 1)
+    if naming and not long:
+        floating = [r"\begin{table}[t]", rf"\centering{_STYLE}", "".join(naming), table.rstrip()]
+        below = [r"\par\smallskip", *below] if below else []
+        head = _LATEX_HEAD.splitlines()[:2]
+        return "\n".join([*head, *floating, *below, r"\end{table}", ""])
+    placed = table.rstrip() if long else f"\\begin{{center}}\n{table}\\end{{center}}"
     head = _LONG_HEAD if long else _LATEX_HEAD
-    return f"{head}\n{placed}\\raggedright\n{below}\n\\endgroup\n"
+    return "\n".join([head, placed, *below, r"\endgroup", ""])
+
+
+def latex_label(text: str) -> str:
+    """A label for references; UsageError if it has characters that LaTeX does not take there."""
+    if re.search(r"[\\{}%#~$&^\s]", text):
+        raise UsageError(f"--label {text}: expected letters, digits and :-_., such as tab:scores")
+    return text
 
 
 def as_csv(rows: Sequence[Json] | pd.DataFrame) -> str:

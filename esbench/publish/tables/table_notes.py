@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from esbench.core.units import counted, format_share, format_steps
-from esbench.publish.tables.render_table import INTERVAL
+from esbench.publish.tables.render_table import INTERVAL, MADE_BY
 from esbench.results.cell import SAME_TRAINING, TOLERATED, Cell, normalized_scores
 from esbench.results.run import Variety
 from esbench.results.statistics.estimates import (
@@ -199,5 +199,5 @@ def command_notes(commands: Mapping[str, Sequence[str]]) -> list[str]:
     for command in dict.fromkeys(command for own in commands.values() for command in own):
         made = [title for title, own in commands.items() if command in own]
         which = "" if len(made) == len(commands) else f" ({', '.join(made)})"
-        notes.append(f"Made by{which}: {command}")
+        notes.append(f"{MADE_BY}{which}: {command}")
     return notes
