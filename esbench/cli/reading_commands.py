@@ -217,6 +217,7 @@ def _plot(
         typer.Option("--format", help="File format (default: png and svg)."),
     ] = None,
 ) -> None:
+    from esbench.cli.console import show
     from esbench.publish.figures.drawing import SUFFIXES, Output
     from esbench.publish.figures.write_figures import draw
 
@@ -226,7 +227,7 @@ def _plot(
     for paths, caption in draw(folder, out, names, output, panels, figures):
         write("\n".join(map(str, paths)))
         if caption:
-            write(f"  caption: {caption}")
+            show(f"Caption of {paths[0].stem}: {caption}", stderr=True)
 
 
 @command(

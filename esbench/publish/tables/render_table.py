@@ -190,24 +190,28 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
     align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
     frame = _frame([latex(name) for name in sheet.header], body)
     notes = [latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes]
-    caption = [latex(paper.caption)] * bool(paper.caption)
-    if paper.notes == "caption":
-        caption += notes
-    naming = [rf"\caption{{{' '.join(caption)}}}"] * bool(caption)
-    naming += [rf"\label{{{latex_label(paper.label)}}}"] * bool(paper.label)
+    naming = _naming(paper, notes)
     table = frame.to_latex(index=False, escape=False, longtable=long, column_format=align)
     below = [rf"\noindent {note}\par" for note in notes if paper.notes == "below"]
     below = [r"\raggedright", *below] if below else []
-    if long and naming:
-        table = table.replace("\n", f"\n{''.join(naming)} \\\\\n", 1)
-    if naming and not long:
-        floating = [r"\begin{table}[t]", rf"\centering{_STYLE}", "".join(naming), table.rstrip()]
-        below = [r"\par\smallskip", *below] if below else []
-        head = _LATEX_HEAD.splitlines()[:2]
-        return "\n".join([*head, *floating, *below, r"\end{table}", ""])
-    placed = table.rstrip() if long else f"\\begin{{center}}\n{table}\\end{{center}}"
-    head = _LONG_HEAD if long else _LATEX_HEAD
-    return "\n".join([head, placed, *below, r"\endgroup", ""])
+    if long:
+        named = table.rstrip().replace("\n", f"\n{naming} \\\\\n", 1) if naming else table.rstrip()
+        return "\n".join([_LONG_HEAD, named, *below, r"\endgroup", ""])
+    if naming:
+        packages = _LATEX_HEAD.splitlines()[:2]
+        floating = [r"\begin{table}[t]", rf"\centering{_STYLE}", naming, table.rstrip()]
+        gap = [r"\par\smallskip"] * bool(below)
+        return "\n".join([*packages, *floating, *gap, *below, r"\end{table}", ""])
+    placed = f"\\begin{{center}}\n{table}\\end{{center}}"
+    return "\n".join([_LATEX_HEAD, placed, *below, r"\endgroup", ""])
+
+
+def _naming(paper: Paper, notes: Sequence[str]) -> str:
+    """The caption and the label."""
+    texts = [latex(paper.caption)] * bool(paper.caption)
+    texts += notes if paper.notes == "caption" else []
+    caption = rf"\caption{{{' '.join(texts)}}}" if texts else ""
+    return caption + (rf"\label{{{latex_label(paper.label)}}}" if paper.label else "")
 
 
 def latex_label(text: str) -> str:
