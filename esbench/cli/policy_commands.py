@@ -35,11 +35,14 @@ def _eval(
 ) -> None:
     """With --random-policy, only --episodes and --seed apply."""
     from esbench.cli.printing import returns_text
+    from esbench.results.policy_files import is_row_name
 
     seed = values["seed"]
     if (values["trial"] is None) == (random_policy is None):
-        raise UsageError("expected either a trial's folder, a row or --random-policy ENV")
+        raise UsageError("expected either a trial's folder or --random-policy ENV, or a row")
     if random_policy is None:
+        if seed is not None and not is_row_name(str(values["trial"])):
+            raise UsageError(f"--seed {seed}: expected --random-policy ENV or a row, not a trial")
         _score_again(values)
         return
     from esbench.engine.random_policy import random_policy_returns

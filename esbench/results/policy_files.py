@@ -276,6 +276,8 @@ def _row_of(name: str, folder: Path) -> Entry:
     environment = row.rpartition("/")[0]
     own = [key for key in every if key.startswith(f"{environment}/")]
     see = f" (see: esbench list --policies-of {environment})" if own else ""
+    if folder == PLACES[-1]:
+        see += "; the package has small rows only, a checkout of esbench has all"
     raise UsageError(
         f"{name!r} is no folder of a trial and no row with published policies of {folder}; "
         f"{suggestion(row, own or every)}{see}"
