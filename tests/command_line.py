@@ -22,24 +22,26 @@ Run: TypeAlias = Callable[..., tuple[int, str, str]]
 
 @contextlib.contextmanager
 def working_in(folder: Path) -> Iterator[None]:
-    """Make ``folder`` the current one, and undo in the end what commands do to this process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Make ``folder`` the current one, and undo in the end what commands do to imports."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", list(sys.path))
         patch.setattr(sys, "argv", list(sys.argv))
         yield
     FOLDERS.clear()
-    process._interrupts.clear()
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def execute(*arguments: str) -> int:
-    """Run ``esbench ARGUMENTS`` and return its exit code."""
+    """Run ``esbench ARGUMENTS`` and return its exit code; signals are handled as before."""
     sys.argv = ["esbench", *arguments]
-    with pytest.raises(SystemExit) as exit_:
-        cli.main()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+    finally:
+        process._interrupts.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
     code = exit_.value.code
     return code if isinstance(code, int) else 0
 

@@ -200,8 +200,8 @@ ADAM = "algorithms.openai_es.optimizer_settings"
 REFUSED = {
     "table nowhere": "nowhere",
     "run quick --env-steps 1e5": "--env-steps '1e5': expected an integer",
-    "eval": "expected either a trial's folder, a row or --random-policy",
-    "eval somewhere --seed 5": "seed 5: expected a row",
+    "eval": "expected either a trial's folder or --random-policy",
+    "eval somewhere --seed 5": "--seed 5: expected --random-policy ENV or a row",
     "table out --wide --format json": "--wide with --format json: expected one of text, markdown",
     "baseline out --suggest --replace": "--replace: expected --out",
     f"verify {__file__} --leaderboard elsewhere": "TRIAL with --leaderboard elsewhere",
