@@ -73,6 +73,7 @@ class GridOptions(TypedDict, total=False):
         seeds: seeds, such as 0-9 or 0,2,5.
         env_steps: environment steps of training per trial.
         overrides: settings of the grid to override, such as budget.env_steps=1000.
+        skip: environments and algorithms to leave out.
         device: device of a convolutional policy; short for ``overrides`` policy.device=...
     """
 
@@ -81,6 +82,7 @@ class GridOptions(TypedDict, total=False):
     seeds: str | int | Sequence[int] | None
     env_steps: int | None
     overrides: Texts
+    skip: Texts
     device: Literal["cpu", "cuda"] | None
 
 
@@ -278,6 +280,18 @@ def open_trials(
     )
 
 
+def skip_missing(grid: GridLike, options: GridOptions) -> list[str]:
+    """Make ``options`` skip what lacks a package, and say why; UsageError if nothing is left."""
+    from esbench.grids.compose import missing_packages
+
+    typed, _ = compose(grid, options)
+    missing = missing_packages(typed)
+    if not all({*names} - {*missing} for names in (typed.environments, typed.algorithms)):
+        raise UsageError(next(iter(missing.values())))
+    options["skip"] = [*listed(options.get("skip")), *missing]
+    return list(missing.values())
+
+
 def require_trusted_start(specs: Sequence[TrialSpec], options: TrustOptions) -> None:
     """Raises UsageError if the trial that a grid starts from names code that is not trusted.
 
@@ -308,6 +322,7 @@ def _changes(options: GridOptions) -> dict[str, Any]:
         "seeds": seeds,
         "env_steps": options.get("env_steps"),
         "overrides": with_device(options.get("overrides"), options.get("device")),
+        "skip": listed(options.get("skip")),
     }
 
 

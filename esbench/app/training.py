@@ -23,6 +23,7 @@ from esbench.app.options import (
     open_trials,
     public,
     require_trusted_start,
+    skip_missing,
 )
 from esbench.core.errors import UsageError, require_integer, shown
 
@@ -71,8 +72,9 @@ def run(
     Returns:
         One row per trial of the grid, with the columns of ``load_scores``. The status of a trial
         that failed is "failed"; the others are not affected. ``attrs["folder"]`` is the output
-        folder. A callback that is a function, and not a name such as "package.file:function",
-        lets trials run one after another.
+        folder, and ``attrs["missing"]`` says what was left out for want of a package. A callback
+        that is a function, and not a name such as "package.file:function", lets trials run one
+        after another.
 
     Raises:
         UsageError: the input is wrong, the folder holds other trials, or user code has changed
@@ -99,6 +101,7 @@ def run(
             raise UsageError(f"callback = {shown(one)}: expected a function, or its name")
     if at_once is None and not all(isinstance(one, ImportedCallback) for one in callbacks):
         at_once = 1
+    missing = skip_missing(grid, options)
     root, trials = open_trials(grid, options, keep, record is not None)
     require_trusted_start([trial.spec for trial in trials], options)
     require_same_code(trials)
@@ -114,7 +117,7 @@ def run(
         ),
         damaged_failed=True,
     )
-    frame.attrs["folder"] = root
+    frame.attrs["folder"], frame.attrs["missing"] = root, missing
     return frame
 
 
@@ -212,6 +215,8 @@ def plan(
     from esbench.experiment.run_grid import layout_of
 
     show = display or PlainDisplay()
+    for sentence in skip_missing(grid, options):
+        show.warn(f"left out: {sentence}")
     root, trials = open_trials(grid, options)
     require_trusted_start([trial.spec for trial in trials], options)
     with engine_choice(options).open() as pool:

@@ -27,6 +27,7 @@ from esbench.core.process import is_interrupted
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_LEFT_OUT: Final = 3
 EXIT_INTERRUPTED: Final = 130
 
 Options: TypeAlias = dict[str, Any]
@@ -46,6 +47,7 @@ METAVARS: Final = {
     "good": "GOOD",
     "bad": "BAD",
     "overrides": "KEY=VALUE",
+    "skip": "NAME",
     "device": "cpu|cuda",
     "shard": "I/N",
     "address": "HOST:PORT",

@@ -75,9 +75,12 @@ def print_catalog(kinds: Mapping[str, Iterable[CatalogEntry]]) -> None:
     for number, (kind, entries) in enumerate(kinds.items()):
         table = plain_table("name", "", title=kind if len(kinds) > 1 else None, no_header=True)
         table.columns[0].no_wrap = True
-        for entry in entries:
-            paper = ("\n", (entry.paper, "dim")) if entry.paper else ()
-            table.add_row(entry.name, Text.assemble(entry.text, *paper))
+        names: dict[tuple[str, str], list[str]] = {}
+        for entry in entries:  # those that lack the same package have one text
+            names.setdefault((entry.text, entry.paper), []).append(entry.name)
+        for (text, paper), own in names.items():
+            source = ("\n", (paper, "dim")) if paper else ()
+            table.add_row("\n".join(own), Text.assemble(text, *source))
         show(*([""] if number else []), table)
 
 

@@ -14,6 +14,7 @@ from esbench.app.display import complain
 from esbench.app.options import TrialOptions, compose, open_trials, with_device
 from esbench.cli.app import (
     EXIT_FAILED,
+    EXIT_LEFT_OUT,
     Options,
     command,
     option_word,
@@ -52,6 +53,10 @@ def _run(values: Options) -> None:
             "the message of a trial says that it is damaged, first remove what the message names"
         )
         raise typer.Exit(EXIT_FAILED)
+    if missing := frame.attrs["missing"]:
+        for sentence in missing:
+            complain(f"left out: {sentence}")
+        raise typer.Exit(EXIT_LEFT_OUT)
 
 
 def _print_results(root: Path) -> None:

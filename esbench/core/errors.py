@@ -59,6 +59,11 @@ class UsageError(EsbenchError, ValueError):
 
 
 @final
+class MissingPackageError(UsageError):
+    """A package is not installed; the message has the command that installs it."""
+
+
+@final
 class NoBestPolicyError(UsageError):
     """A trial is too short to have a best policy, or its center did not play."""
 

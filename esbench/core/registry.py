@@ -11,17 +11,18 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from esbench.core.errors import (
     USER_CODE_ERRORS,
+    MissingPackageError,
     UsageError,
     error_text,
     message_of,
     unknown,
 )
+from esbench.core.extras import DISTRIBUTION, extra_of, install_command
 
-DISTRIBUTION: Final = "esbench-rl"  # "esbench" on the package index is another project
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -133,40 +134,26 @@ def load_plugin(kind: str, plugin: EntryPoint) -> Any:
     except UsageError:
         raise
     except USER_CODE_ERRORS as error:
-        reason = _why_not(plugin, error)
-        raise UsageError(f"{kind} {plugin.name!r}: {reason}") from error
+        raise _why_not(f"{kind} {plugin.name!r}", plugin, error) from error
 
 
-def _why_not(plugin: EntryPoint, error: BaseException) -> str:
+def _why_not(subject: str, plugin: EntryPoint, error: BaseException) -> UsageError:
     name = (error.name or "") if isinstance(error, ImportError) else ""
     if _package(name) == "esbench":
-        return (
-            f"its plugin {plugin.value!r} is for another version of esbench ({message_of(error)})"
+        return UsageError(
+            f"{subject}: its plugin {plugin.value!r} is for another version of esbench "
+            f"({message_of(error)})"
         )
     # A missing submodule is of another version; the plugin's own package is installed.
     missing = isinstance(error, ModuleNotFoundError) and "." not in name
     if not missing or name in {"", _package(plugin.module)}:
-        return f"its plugin {plugin.value!r} cannot be imported ({error_text(error)})"
-    extras = plugin.dist.metadata.get_all("Provides-Extra", []) if plugin.dist else []
-    for extra in extras:
-        if plugin.dist and _normalized(extra) in {_normalized(plugin.name), _normalized(name)}:
-            how = f"install it with: {extra_command(plugin.dist.name, extra)}"
-            break
-    else:
-        how = f"install the package that provides {name!r}"
-    return f"the package {name!r} is not installed; {how}"
-
-
-def extra_command(distribution: str, extra: str) -> str:
-    """The command that installs an extra; one of esbench-rl is installed from a checkout."""
-    checkout = distribution == DISTRIBUTION
-    requirement = f".[{extra}]" if checkout else f"{distribution}[{extra}]"
-    place = ", in a checkout of esbench" if checkout else ""
-    return f"pip install '{requirement}'{place}"
-
-
-def _normalized(extra: str) -> str:
-    return extra.lower().replace("_", "-").replace(".", "-")
+        return UsageError(
+            f"{subject}: its plugin {plugin.value!r} cannot be imported ({error_text(error)})"
+        )
+    owner = plugin.dist.name if plugin.dist else DISTRIBUTION
+    extra = extra_of(name, owner) or extra_of(plugin.name, owner)
+    how = f"it with: {install_command(extra, owner)}" if extra else f"what provides {name!r}"
+    return MissingPackageError(f"{subject}: the package {name!r} is not installed; install {how}")
 
 
 def _package(module: str) -> str:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias, final
 
 import gymnasium
+from gymnasium.error import DependencyNotInstalled
 from pydantic import ConfigDict
 
 from esbench.core.arguments import received
 from esbench.core.errors import (
     EsbenchError,
+    MissingPackageError,
     UsageError,
     UserCodeError,
     error_text,
@@ -19,6 +21,7 @@ from esbench.core.errors import (
     location,
     message_of,
 )
+from esbench.core.extras import extra_of, install_command
 from esbench.core.flat_spaces import require_space
 from esbench.core.settings import Settings
 from esbench.core.user_code import import_object
@@ -92,12 +95,26 @@ def making(environment_id: str, kwargs: dict[str, Any]) -> Iterator[None]:
         yield
     except Exception as error:  # constructors raise anything: missing files, keys, libraries
         given = f" with kwargs {kwargs}" if kwargs else ""
-        gone = isinstance(error, gymnasium.error.Error) or "mujoco v2" in str(error)
+        missing = isinstance(error, DependencyNotInstalled)
+        gone = isinstance(error, gymnasium.error.Error) and not missing
+        gone |= "mujoco v2" in str(error)
         near = f"; {nearest_name(environment_id)}" if gone else ""
         raise UserCodeError(
             f"environment {environment_id!r} cannot be made{given}: {reason(error)}"
             f"{location(error)}{near}"
         ) from error
+
+
+def require_package(environment_id: str) -> None:
+    """Raises MissingPackageError if Gymnasium has the environment without the package it needs."""
+    try:
+        with making(environment_id, {}):
+            if spec := registered(environment_id):
+                creator(spec)
+    except UserCodeError as error:
+        if isinstance(error.__cause__, DependencyNotInstalled):
+            raise MissingPackageError(str(error)) from error
+        raise
 
 
 def import_classes(environment_id: str, wrappers: Wrappers) -> dict[str, Any]:
@@ -115,6 +132,11 @@ def reason(error: BaseException) -> str:
     """The message of an error in one line, with the package to install if a module is missing."""
     if isinstance(error, ModuleNotFoundError) and isinstance(error.__cause__, ModuleNotFoundError):
         error = error.__cause__  # Gymnasium adds a sentence about its own registration
+    if isinstance(error, DependencyNotInstalled) and isinstance(error.__cause__, ImportError):
+        package = error.__cause__.name or ""
+        if extra := extra_of(package):
+            command = install_command(extra)
+            return f"the package {package!r} is not installed; install it with: {command}"
     # Gymnasium appends all arguments to the message of a TypeError.
     line = message_of(error).partition(" was raised from the environment creator for ")[0].strip()
     if isinstance(error, ModuleNotFoundError) and error.name:

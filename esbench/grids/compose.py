@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from esbench.core.errors import UsageError, suggestion
+from esbench.core.errors import MissingPackageError, UsageError, suggestion, unknown
 from esbench.core.files import safe_name
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import Table
-from esbench.grids.environment_files import environment_table
+from esbench.environments.make_environment import require_package
+from esbench.grids.environment_files import environment_table, load_environment
 from esbench.grids.grid_file import Grid, parse_grid, read_grid, with_tables
 from esbench.grids.trial_spec import is_agent, trainer_settings
 
@@ -34,6 +35,7 @@ def compose_grid(
     seeds: str | None = None,
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
+    skip: Sequence[str] = (),
 ) -> tuple[Grid, str]:
     """A grid with changes, and its source.
 
@@ -44,6 +46,7 @@ def compose_grid(
         seeds: such as "0-9"; replace the grid's seeds.
         env_steps: short for ``budget.env_steps=N``.
         overrides: ``key.sub=value``, applied in order.
+        skip: environments and algorithms to leave out.
 
     Raises:
         UsageError: a name, key or value is wrong.
@@ -74,9 +77,41 @@ def compose_grid(
     if algorithms:
         table = _chosen(table, algorithms, source)
     table = _changed(table, changes)
+    if skip:
+        table = _skipped(table, skip, source)
+        unused |= {*table.get("environment", {})} - {*table["environments"]}
     if not isinstance(grid, dict | None) and changes:
         source += " with these options"
     return parse_grid(table, source, unused), source
+
+
+def missing_packages(grid: Grid) -> dict[str, str]:
+    """Why environments and algorithms of a grid lack a package, by their names."""
+    found: dict[str, str] = {}
+    for name in grid.environments:
+        try:
+            require_package(load_environment(name).id)
+        except MissingPackageError as error:
+            found[name] = str(error)
+    for label, settings in grid.algorithms.items():
+        try:
+            trainer_settings(settings.get("algorithm", label))
+        except MissingPackageError as error:
+            found[label] = str(error)
+    return found
+
+
+def _skipped(table: Table, names: Sequence[str], source: str) -> Table:
+    """The grid without some of its environments and algorithms; UsageError if none is left."""
+    environments, algorithms = list(table.get("environments", [])), {**table.get("algorithms", {})}
+    for name in names:
+        if name not in (known := [*environments, *algorithms]):
+            raise unknown(f"name to skip in {source}", name, known)
+    left = [name for name in environments if name not in names]
+    others = [label for label in algorithms if label not in names]
+    if not left or not others:
+        raise UsageError(f"{source}: nothing to run without {', '.join(names)}; expected fewer")
+    return {**_chosen(table, others, source), "environments": left}
 
 
 def _assignment(text: str) -> tuple[Path, Any]:

@@ -23,8 +23,8 @@ from esbench.algorithms.base import Algorithm
 from esbench.algorithms.search_settings import AlgorithmSettings, Positive
 from esbench.core.arrays import Matrix
 from esbench.core.errors import UsageError, suggestion
+from esbench.core.extras import install_command
 from esbench.core.population import StoredPopulation
-from esbench.core.registry import DISTRIBUTION, extra_command
 
 
 @final
@@ -68,7 +68,7 @@ def optional(name: str, extra: str, user: str) -> Any:
     if getattr(find_spec(package), "origin", None) is None:
         raise UsageError(
             f"{user} needs the package {package!r}, which is not installed; install the extra "
-            f"{extra!r}: {extra_command(DISTRIBUTION, extra)}"
+            f"{extra!r}: {install_command(extra)}"
         )
     return imported(name)
 

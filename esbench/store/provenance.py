@@ -22,10 +22,11 @@ from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import EsbenchError
 from esbench.core.escape import printable, without_passwords
+from esbench.core.extras import DISTRIBUTION
 from esbench.core.git import commit_of
 from esbench.core.json_text import Json
 from esbench.core.processor import arithmetic, cpu_info
-from esbench.core.registry import DISTRIBUTION, Registry
+from esbench.core.registry import Registry
 from esbench.core.user_code import find_own, names_in
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS

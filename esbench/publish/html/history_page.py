@@ -12,8 +12,8 @@ from typing import Final, Literal
 import numpy as np
 
 from esbench.core.escape import plotly
+from esbench.core.extras import DISTRIBUTION
 from esbench.core.json_text import Json
-from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import NONE, counted, format_number, format_steps
 from esbench.publish.figures.chart import Chart, Curve
 from esbench.publish.figures.history_figure import COLORS

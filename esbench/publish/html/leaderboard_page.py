@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from esbench.core.arrays import Floats
+from esbench.core.extras import DISTRIBUTION
 from esbench.core.json_text import Json
-from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import format_duration, format_number, format_steps
 from esbench.grids.environment_files import environment_versions
 from esbench.publish.html.report import template

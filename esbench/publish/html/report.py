@@ -17,8 +17,8 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.escape import html
+from esbench.core.extras import DISTRIBUTION
 from esbench.core.json_text import Json
-from esbench.core.registry import DISTRIBUTION
 from esbench.core.units import (
     NONE,
     counted,
