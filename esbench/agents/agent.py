@@ -99,6 +99,18 @@ class WeightedAgent(Agent, ABC):
     def load_weights(self, weights: State) -> None:
         """Act with what ``weights`` returned; UsageError if it does not fit."""
 
+    @property
+    @abstractmethod
+    def model(self) -> Any:
+        """The model of the library."""
+
+    @abstractmethod
+    def module(self) -> Any:
+        """A new torch module from observations [N, ...] to actions [N, ...], without exploration.
+
+        UsageError if there is none for such observations.
+        """
+
 
 AGENTS: Final[Registry[Agent]] = Registry("agent", "esbench.agents", "esbench.agents")
 register_agent = AGENTS.register

@@ -31,11 +31,10 @@ def extra_of(module: str, owner: str = DISTRIBUTION) -> str | None:
         name, _, marker = requirement.partition(";")
         extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
         package = re.match(r"[\w.-]+(\[[\w.,-]+\])?", name.strip())
-        if not extra or not package or extra[1] in _COLLECTIONS:
-            continue
-        if wanted in {_normalized(package[0]), _normalized(extra[1])}:
+        if extra and package and extra[1] not in _COLLECTIONS and _normalized(package[0]) == wanted:
             return extra[1]
-    return None
+    extras: list[str] = found.get_all("Provides-Extra", [])
+    return next((each for each in extras if _normalized(each) == wanted), None)
 
 
 def install_command(extra: str, owner: str = DISTRIBUTION) -> str:
@@ -61,7 +60,7 @@ def _place(owner: str) -> tuple[Path | str | None, bool]:
     try:
         text = distribution(owner).read_text("direct_url.json")
     except PackageNotFoundError:  # its folder is on the path
-        return _CHECKOUT, True
+        return (_CHECKOUT, True) if owner == DISTRIBUTION else (None, False)
     if text is None:
         return None, False
     origin = json.loads(text)

@@ -138,7 +138,7 @@ class AgentTrainer(Trainer):
         """As the base class says; UsageError if the policy is not known, or for "best"."""
         generation = self.generation_of(which)
         seeds = held_out_seeds(self.spec.seed, self.spec.evaluation.episodes)
-        return TrainedAgent(self.spec.environment, self._acting(), generation, seeds)
+        return TrainedAgent(self.spec.environment, self._acting(), generation, seeds, self.agent)
 
     def weights(self) -> State | None:
         """The arrays with which the policy acts; None if the agent has none."""

@@ -17,6 +17,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from esbench.agents.acting import ActingPolicy, Environment, in_space
+from esbench.agents.agent import Agent, WeightedAgent
 from esbench.core.errors import TrainingError, UsageError, shown
 from esbench.core.json_text import Json
 from esbench.engine.jobs import Job
@@ -262,14 +263,15 @@ class TrainedPolicy(Trained):
 class TrainedAgent(Trained):
     """The policy of an agent's trial. It acts without exploration.
 
-    It is used as the policy of any other trial, ``TrainedPolicy``, but has no template, no
-    parameters and no torch module of its own.
+    It is used as the policy of any other trial, ``TrainedPolicy``, but has no template and no
+    parameters.
 
     Attributes:
         environment: the environment's name and arguments.
         generation: the generation after which the policy was stored.
         observation_space, action_space: of the environment.
         held_out_seeds: the environment seeds of the held-out episodes.
+        model: that of Stable-Baselines3; None for another agent.
     """
 
     def __init__(
@@ -278,9 +280,11 @@ class TrainedAgent(Trained):
         policy: ActingPolicy,
         generation: int,
         held_out_seeds: Sequence[int],
+        agent: Agent | None = None,
     ) -> None:
         super().__init__(environment, generation, held_out_seeds)
-        self._policy = policy
+        self._policy, self._agent = policy, agent
+        self.model = agent.model if isinstance(agent, WeightedAgent) else None
         self.masks = getattr(policy, "masks", None)
         self.reset()
 
@@ -300,6 +304,23 @@ class TrainedAgent(Trained):
         action = self._policy.act(*given)
         return in_space(self.action_space, action, f"the policy of {self.environment.id}")
 
+    def outputs(self, observation: Any) -> Rows:
+        """The action for one observation as an array [...]."""
+        return np.asarray(self.act(observation))
+
+    def module(self) -> Any:
+        """A new torch module from observations [N, ...] to actions [N, ...].
+
+        Raises:
+            UsageError: the agent is not of Stable-Baselines3, or sees images or no numbers.
+        """
+        if not isinstance(self._agent, WeightedAgent):
+            raise UsageError(
+                f"the policy of {self.environment.id} is that of an agent without a torch module; "
+                "expected a search or an agent of Stable-Baselines3"
+            )
+        return self._agent.module()
+
 
 TURNS: Final = threading.RLock()
 DESCRIPTION: Final = "esbench.json"  # beside the program, in the exported file
@@ -308,21 +329,17 @@ DESCRIPTION: Final = "esbench.json"  # beside the program, in the exported file
 def export_policy(policy: TrainedPolicy | TrainedAgent, path: Path) -> Json:
     """Write ``policy.module()`` for ``torch.export.load``; returns its description.
 
-    The program maps observations [N, ...] to outputs [N, outputs]. That of a recurrent template
-    also takes its state (h, c), which is zero at the start of an episode, and returns (outputs,
-    state). N is 1 for a user's own module that takes no more.
+    The program maps observations [N, ...] to outputs [N, outputs], that of an agent to actions.
+    That of a recurrent template also takes its state (h, c), which is zero at the start of an
+    episode, and returns (outputs, state). N is 1 for a user's own module that takes no more.
 
     Raises:
-        UsageError: it is the policy of an agent, the module cannot be exported, or the file cannot
-            be written.
+        UsageError: there is no module, it cannot be exported, or the file cannot be written.
     """
     import torch
 
     require_suffix(path, ".pt2")
-    if isinstance(policy, TrainedAgent):
-        raise UsageError(
-            f"the policy of {policy.environment.id} is that of an agent; expected one of a search"
-        )
+    module = policy.module()
     rows, expected = _examples(policy)
     try:
         program, count = _exported(policy, rows, expected)
@@ -332,7 +349,7 @@ def export_policy(policy: TrainedPolicy | TrainedAgent, path: Path) -> Json:
             f"the policy of {policy.environment.id} cannot be exported ({reason}); expected a "
             "module whose outputs depend on its parameters and the observation only"
         ) from error
-    state = policy.module().initial_state(1)
+    state = module.initial_state(1)
     about = {
         "environment": policy.environment.id,
         "kwargs": policy.environment.kwargs,
@@ -351,8 +368,8 @@ def export_policy(policy: TrainedPolicy | TrainedAgent, path: Path) -> Json:
     return about
 
 
-def _examples(policy: TrainedPolicy) -> tuple[torch.Tensor, Rows]:
-    """Two observations [2, ...], and the outputs [2, outputs] of two steps that show them."""
+def _examples(policy: TrainedPolicy | TrainedAgent) -> tuple[torch.Tensor, Rows]:
+    """Two observations [2, ...], and the outputs [2, ...] of two steps that show them."""
     import torch
 
     space, rows, outputs = policy.observation_space, [], []
@@ -370,7 +387,7 @@ def _examples(policy: TrainedPolicy) -> tuple[torch.Tensor, Rows]:
 
 
 def _exported(
-    policy: TrainedPolicy, rows: torch.Tensor, expected: Rows, count: int = 2
+    policy: TrainedPolicy | TrainedAgent, rows: torch.Tensor, expected: Rows, count: int = 2
 ) -> tuple[torch.export.ExportedProgram, int | str]:
     """A program with these outputs for these rows, for "N" observations or only 1 at once.
 
@@ -411,10 +428,15 @@ def _exported(
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Hides what torch logs and prints about a module that it cannot export."""
+    from torch.distributions import Distribution
+
     before, nowhere = logging.root.manager.disable, io.StringIO()
+    checks = Distribution._validate_args
     logging.disable()
+    Distribution.set_default_validate_args(False)  # a program cannot branch on values
     try:
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             yield
     finally:
         logging.disable(before)
+        Distribution.set_default_validate_args(checks)

@@ -232,6 +232,19 @@ class StableBaselines(WeightedAgent, ABC):
             for part in _MOMENTS:
                 setattr(running, part, np.array(weights[f"statistics.{name}.{part}"]))
 
+    @property
+    @final
+    def model(self) -> Any:
+        """The model of Stable-Baselines3."""
+        return self._model
+
+    @final
+    def module(self) -> Any:
+        """As the base class says."""
+        from esbench.integrations.acting_module import ActingModule
+
+        return ActingModule(self._model, self._statistics, self._trained_in.action_space)
+
     def _observed(self) -> dict[str, Any]:
         """The running means and variances of observations."""
         return {k: each for k, each in self._running().items() if k.startswith("obs_rms")}

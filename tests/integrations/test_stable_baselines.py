@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
 
 import stable_baselines3
+import torch
 from command_line import Run, files
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -26,6 +28,7 @@ from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.published_policy import arrays_of, published_policy
+from esbench.experiment.trained_policy import TrainedAgent, export_policy
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.environment_files import environment_names, load_environment
 from esbench.grids.grid_file import parse_grid
@@ -134,7 +137,8 @@ def test_rows_are_at_exact_steps_and_a_loaded_state_has_the_same_policy(
         assert np.isfinite([row.center_return for row in trainer.history]).all()
         state: Any = trainer.state_dict()
         score, history = trainer.evaluate(), list(trainer.history)
-        arrays = arrays_of(trainer)
+        arrays, policy = arrays_of(trainer), trainer.policy()
+        require_equal_actions(policy, policy.module())
     assert isinstance(arrays, dict)  # in plain weights
     published = published_policy(spec, arrays, generation=3)
     assert published.play(pool).returns.tolist() == score.returns.tolist()
@@ -144,6 +148,41 @@ def test_rows_are_at_exact_steps_and_a_loaded_state_has_the_same_policy(
         assert again.evaluate().returns.tolist() == score.returns.tolist()
         again.train(env_steps=400)  # goes on
         assert [row.env_steps for row in again.history] == [100, 200, 300, 400]
+
+
+def require_equal_actions(policy: TrainedAgent, module: Callable[[Any], Any]) -> None:
+    """The module acts as the policy at once, for several observations far from 0."""
+    space = cast(gymnasium.spaces.Box, policy.observation_space)
+    rows = np.random.default_rng(0).normal(0, 3, (5, *space.shape)).astype(space.dtype)
+    actions = module(torch.from_numpy(rows)).detach().numpy()
+    np.testing.assert_allclose(actions, [policy.act(row) for row in rows], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [("ppo", "Pendulum-v1"), ("sac", "Pendulum-v1"), ("dqn", "CartPole-v1")],
+)
+def test_a_normalized_agent_is_exported_with_its_statistics(
+    name: str, environment: str, pool: WorkerPool, tmp_path: Path
+) -> None:
+    spec = trial_of(name, 200, environment, normalize=True).spec
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()
+        policy = trainer.policy()
+        about = export_policy(policy, tmp_path / "a.pt2")
+    assert about["environment"] == environment
+    program = torch.export.load(tmp_path / "a.pt2").module()
+    require_equal_actions(policy, program)
+    assert policy.model is not None
+    assert policy.model.num_timesteps >= 200
+
+
+def test_an_agent_that_sees_no_numbers_has_no_module(pool: WorkerPool) -> None:
+    spec = trial_of("ppo", 100, "FrozenLake-v1", normalize=False).spec
+    with AgentTrainer(spec, pool) as trainer:
+        trainer.train()
+        with pytest.raises(UsageError, match="Discrete"):
+            trainer.policy().module()
 
 
 def test_a2c_is_that_of_the_library_alone(pool: WorkerPool) -> None:
@@ -308,15 +347,14 @@ def test_the_commands_train_verify_and_render_an_agent(esbench: Run) -> None:
     assert esbench("render", trial, "--out", "film.gif", "--max-steps", "3")[0] == 0
     code, said, _ = esbench("verify", "out", "--workers", "1")
     assert (code, "identical" in said) == (0, True)
-    code, _, said = esbench("export", trial)
-    assert code == 2
+    assert esbench("export", trial)[0] == 0
     assert esbench("submit", "out", "--out", "results/leaderboard")[0] == 0
     code, said, _ = esbench("verify", "--replay", "--all")
     assert (code, "identical: 3 trials, every return" in " ".join(said.split())) == (0, True)
     row = ["CartPole-v1/ppo", "--seed", "2"]
     assert "identical" in esbench("eval", *row)[1]
     assert esbench("render", *row, "--out", "row.gif", "--max-steps", "3")[0] == 0
-    assert esbench("export", *row)[0] == 2
+    assert esbench("export", *row)[0] == 0
     played = package.load_policy(row[0], seed=2)
     assert played.act(np.zeros(4, np.float32)) in (0, 1)
     start = ["--set", f"init_from={row[0]}", "--out", "warm"]

@@ -178,6 +178,8 @@ def test_an_edit_of_the_running_script_lets_its_finished_trials_be(
     trial.folder.close()
     with pytest.raises(UsageError, match="adapter"):
         require_same_code([trial])
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(folder / "adapter.py"))
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", str(folder / "adapter.py"), raising=False
+    )
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None, raising=False)
     require_same_code([trial])
