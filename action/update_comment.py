@@ -84,7 +84,7 @@ def comment_text(marker: str, text: str, commit: str) -> str:
 
 
 def update(number: int, commit: str) -> str:
-    """Write the comment; what was done, in words."""
+    """Write the comment, and return a sentence with its address."""
     marker = f"<!-- esbench gate: {variable('ESBENCH_NAME')} -->"
     text = (Path(variable("ESBENCH_FILES")) / "check.md").read_text(encoding="utf-8")
     body = {"body": comment_text(marker, text, commit)}

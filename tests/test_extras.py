@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+from command_line import Run
 
 from esbench.app.options import GridOptions, compose, skip_missing
 from esbench.cli.printing import print_catalog
@@ -152,6 +153,16 @@ def test_what_lacks_a_package_is_left_out_and_named() -> None:
     assert "ars" not in grid.algorithms
     with pytest.raises(UsageError, match="'LunarLander-v3'.*Box2D"):
         skip_missing("control", {"env": ["LunarLander-v3"]})
+
+
+@pytest.mark.usefixtures("without_box2d")
+def test_a_run_that_leaves_something_out_ends_with_its_own_exit_code(esbench: Run) -> None:
+    command = ["run", "--env", "CartPole-v1", "--env", "LunarLander-v3", "--algorithm", "snes"]
+    short = ["--seeds", "0", "--env-steps", "100", "--out", "out", "--workers", "1", "--quiet"]
+    code, _, said = esbench(*command, *short, "--set", "evaluation.episodes=2")
+    assert (code, "'LunarLander-v3'" in said) == (3, True)
+    assert Path("out/CartPole-v1/snes/seed-0/result.json").exists()
+    assert not Path("out/LunarLander-v3").exists()
 
 
 def test_agents_without_their_library_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

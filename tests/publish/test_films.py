@@ -30,7 +30,7 @@ ROWS = ("CartPole-v1-random_search-533841cf", "CartPole-v1-cem-de2d9f7e")
 
 @pytest.fixture
 def board(tmp_path: Path) -> Path:
-    """A leaderboard of two published rows, of which the second one is better."""
+    """A leaderboard of two published rows; the second one is better."""
     folder = tmp_path / "leaderboard"
     for source, suffix in ((PUBLISHED, ".json"), (policies_folder(PUBLISHED), ".safetensors")):
         (tmp_path / source.name).mkdir()

@@ -264,13 +264,14 @@ def test_the_axes_take_most_of_the_height_of_a_figure_for_a_paper(
 
 def test_a_filled_marker_is_the_final_score_at_the_end_of_training(tmp_path: Path) -> None:
     for trial, score in zip(make_trials(tmp_path), (90.0, 100.0, 110.0), strict=True):
-        write_trial(trial, make_records(learning(6, 100.0, 0)), score)
-    for panel, total in zip(draw_figure(tmp_path).axes, (600, None, None), strict=True):
-        ends = [line for line in panel.lines if len(line.get_xdata()) == 1]
-        assert [line.get_ydata()[0] for line in ends] == (
-            [] if panel.get_xlabel() == "generation" else [100]
-        )
-        assert total is None or ends[0].get_xdata()[0] == total
+        write_trial(trial, make_records(learning(6, 100.0, 0), seconds=60.0), score)
+    axes = draw_figure(tmp_path).axes
+    assert axes[1].get_xlabel() == "wall-clock time (min)"
+    found = []
+    for panel in axes:
+        drawn = [np.asarray(line.get_xydata(), dtype=float) for line in panel.lines]
+        found.append([points[0].tolist() for points in drawn if len(points) == 1])
+    assert found == [[[600, 100]], [[6, 100]], []]
 
 
 def test_only_figures_of_choice_are_drawn(tmp_path: Path) -> None:

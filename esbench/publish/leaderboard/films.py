@@ -27,7 +27,8 @@ class Film(Settings):
         policies: the digest of the row's policies when the film was made.
         pick: which episode of all held-out ones of the row it is.
         episodes: the number of these.
-        total: the return of the whole episode, of which ``shown`` of ``steps`` steps are shown.
+        total: the return of the whole episode.
+        steps, shown: the steps of the episode, and how many of them the film shows.
     """
 
     environment: str

@@ -140,21 +140,15 @@ def _layout_of(text: str) -> TableLayout:
 def _rl_zoo(text: str) -> Iterator[tuple[int, ReportedScore | None]]:
     for line in _markdown_lines(text, lambda names: bool({"algo", "env_id"} & {*names})):
         _require_columns(line.number, line.cells, RL_ZOO)
-        score = _number(line, "mean_reward", optional=True)
-        yield (
-            line.number,
-            None
-            if score is None
-            else _made(
-                line,
-                environment=_plain(line.cells["env_id"]),
-                algorithm=_plain(line.cells["algo"]),
-                score=score,
-                deviation=_number(line, "std_reward", optional=True),
-                env_steps=_count(line, "n_timesteps"),
-                episodes=_count(line, "eval_episodes"),
-                seeds=1,
-            ),
+        yield _numbered(
+            line,
+            _number(line, "mean_reward", optional=True),
+            environment=_plain(line.cells["env_id"]),
+            algorithm=_plain(line.cells["algo"]),
+            deviation=_number(line, "std_reward", optional=True),
+            env_steps=_count(line, "n_timesteps"),
+            episodes=_count(line, "eval_episodes"),
+            seeds=1,
         )
 
 
@@ -177,20 +171,14 @@ def _slm_lab(text: str) -> Iterator[tuple[int, ReportedScore | None]]:
         if not environment:
             raise _LineError(line.number, "no heading above that ends with an environment")
         name = _plain(line.cells.get("SPEC_NAME", ""))
-        score = _number(line, "MA", optional=True)
         most = replace(line, cells=line.settings)
-        yield (
-            line.number,
-            None
-            if score is None
-            else _made(
-                line,
-                environment=environment,
-                algorithm=_plain(line.cells.get("Algorithm", "")) or name,
-                score=score,
-                env_steps=steps.get((environment, name)) or _count(most, "max_frame"),
-                seeds=_count(most, "max_session"),
-            ),
+        yield _numbered(
+            line,
+            _number(line, "MA", optional=True),
+            environment=environment,
+            algorithm=_plain(line.cells.get("Algorithm", "")) or name,
+            env_steps=steps.get((environment, name)) or _count(most, "max_frame"),
+            seeds=_count(most, "max_session"),
         )
 
 
@@ -231,17 +219,14 @@ def _csv(text: str) -> Iterator[tuple[int, ReportedScore | None]]:
                 f"steps, another one at {max(ends.values()):,}; expected equal ends",
             )
         scores = np.array([curve[ends[seed]][1] for seed, curve in seeds.items()])
-        yield (
-            first,
-            _made(
-                TableLine(first, {}),
-                environment=environment,
-                algorithm=algorithm,
-                score=float(scores.mean()),
-                deviation=float(scores.std(ddof=1)) if len(scores) > 1 else None,
-                env_steps=max(ends.values()),
-                seeds=len(scores),
-            ),
+        yield _numbered(
+            TableLine(first, {}),
+            float(scores.mean()),
+            environment=environment,
+            algorithm=algorithm,
+            deviation=float(scores.std(ddof=1)) if len(scores) > 1 else None,
+            env_steps=max(ends.values()),
+            seeds=len(scores),
         )
 
 
@@ -308,7 +293,12 @@ def _count(line: TableLine, column: str) -> int | None:
     return None if value is None else int(value)
 
 
-def _made(line: TableLine, **values: Any) -> ReportedScore:
+def _numbered(
+    line: TableLine, score: float | None, **values: Any
+) -> tuple[int, ReportedScore | None]:
+    """The number of a line and its row; None for the row if there is no score."""
+    if score is None:
+        return line.number, None
     for column in ("environment", "algorithm"):
         try:
             checked_name(values[column])
@@ -317,7 +307,7 @@ def _made(line: TableLine, **values: Any) -> ReportedScore:
             raise _LineError(line.number, f"{column} {text}: {error}") from None
     if (values.get("deviation") or 0) < 0:
         raise _LineError(line.number, "a deviation below 0; expected 0 or more")
-    return ReportedScore(**values)
+    return line.number, ReportedScore(score=score, **values)
 
 
 def _unknown_environments(lines: Mapping[str, int]) -> list[str]:
@@ -332,7 +322,7 @@ def _unknown_environments(lines: Mapping[str, int]) -> list[str]:
     unknown = [name for name in sorted(lines) if task_of(name) not in known]
     for name in unknown:
         near = get_close_matches(task_of(name), known, n=1, cutoff=0.9)
-        # Games have short names of which many are similar, and a longer name is another one.
+        # Many names of games are short and similar, and a much longer name is another game.
         if near and "/" not in name and abs(len(near[0]) - len(task_of(name))) <= TYPOS:
             raise _LineError(
                 lines[name], f"unknown environment {name!r}; did you mean {known[near[0]]!r}?"
