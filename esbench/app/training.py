@@ -156,7 +156,25 @@ def train(
             with display.working("finishing the trackers"):
                 tracked.close()
     display.say(*tracked.views)
+    _measure_random_scores(trials, display)
     return outcomes
+
+
+def _measure_random_scores(trials: Sequence[Trial], display: Display) -> None:
+    """Record what random actions score where tables and figures have no such score."""
+    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.random_scores import record_random_score, without_random_score
+
+    if not (groups := without_random_score(trials)):
+        return
+    with WorkerPool(1) as pool:
+        for group in groups:
+            name = group[0].labels["environment"]
+            with display.working(f"playing random actions in {name}"):
+                try:
+                    record_random_score(group, pool)
+                except UsageError as error:
+                    display.warn(f"{name} has no score of random actions: {error}")
 
 
 def _draw_curve(trial: Trial, folder: Path) -> None:

@@ -6,6 +6,7 @@ The loop uses Gymnasium only, and shares no code with the player.
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Final
 
 import numpy as np
 
@@ -19,11 +20,16 @@ from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
 from esbench.grids.trial_spec import EnvironmentSpec
 
+FEWEST: Final = 10  # episodes that are played also if they take more than the most steps
 
-def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int) -> Vector:
+
+def random_policy_returns(
+    environment: EnvironmentSpec, episodes: int, seed: int, most_steps: int | None = None
+) -> Vector:
     """The undiscounted returns of uniformly random actions, [episodes].
 
     Only the id, kwargs and wrappers of ``environment`` are used. Every episode has its own seeds.
+    After ``most_steps``, no episode begins but the first ten.
 
     Raises:
         UsageError: a number is too small, the environment cannot be made, or an episode does not
@@ -32,20 +38,25 @@ def random_policy_returns(environment: EnvironmentSpec, episodes: int, seed: int
     """
     require_integer("episodes", episodes, 1, MOST_EPISODES)
     require_integer("seed", seed, 0, MOST)
-    returns = np.zeros(episodes)
+    returns: list[float] = []
     with silenced():
         env = make_environment(environment.id, environment.kwargs, environment.wrappers)
     returned = ReturnedValues(environment.id, env.observation_space)
     with closing(env):
+        total = 0
         for episode in range(episodes):
+            if most_steps is not None and total >= most_steps and episode >= FEWEST:
+                break
+            returns.append(0.0)
             env.reset(seed=episode_seed(seed, Purpose.RANDOM_POLICY, episode, 0))
             env.action_space.seed(episode_seed(seed, Purpose.RANDOM_POLICY, episode, 1))
             steps, ended = 0, False
             while not ended:
                 _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-                returns[episode] += returned.reward(reward)
+                returns[-1] += returned.reward(reward)
                 steps += 1
                 ended = returned.flag("terminated", terminated)
                 ended |= returned.flag("truncated", truncated)
                 require_end(steps, environment.id, environment.kwargs)
-    return returns
+            total += steps
+    return np.array(returns)

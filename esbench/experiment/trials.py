@@ -12,11 +12,11 @@ from esbench.core.arrays import State
 from esbench.core.errors import DamagedTrialError, UsageError, require_integer
 from esbench.core.files import DISTINCT_LABELS, require_folder, safe_name
 from esbench.core.json_text import Json
-from esbench.core.settings import MOST, Table
+from esbench.core.settings import MOST, Table, parse
 from esbench.core.units import counted
 from esbench.core.user_code import script_name
 from esbench.grids.compose import compose_grid
-from esbench.grids.environment_files import Scores
+from esbench.grids.environment_files import RandomScore, Scores, frozen_scores
 from esbench.grids.expand import Labels, expand
 from esbench.grids.grid_file import Grid
 from esbench.grids.shards import divide, parse_shard, planned_cost
@@ -123,9 +123,26 @@ class Trial:
         changed = " and ".join(changed_since(self.folder.description()))
         return changed and f"a different version of {changed}"
 
-    def record_scores(self) -> None:
-        """Record the frozen scores of the environment, which tables and figures read."""
-        self.folder.record_scores(self.scores and self.scores.model_dump(mode="json"))
+    @property
+    def frozen(self) -> Scores:
+        """The frozen scores of the environment: those of its file and the measured random one."""
+        environment = self.spec.as_json()["environment"]
+        given = self.scores or frozen_scores(environment)
+        recorded = self.folder.description().get("scores") or {}
+        if given.random or not recorded.get("random"):
+            return given
+        path = str(self.folder.path / "trial.json")
+        return given.model_copy(update={"random": parse(Scores, recorded, path, "scores").random})
+
+    def record_scores(self, random: RandomScore | None = None) -> None:
+        """Record the frozen scores of the environment, which tables and figures read.
+
+        Those of ``envs/`` are not recorded. ``random`` is the measured score of random actions, for
+        an environment without one.
+        """
+        scores = self.frozen if random is None else self.frozen.model_copy(update={"random": random})
+        is_known = scores == frozen_scores(self.spec.as_json()["environment"])
+        self.folder.record_scores(None if is_known else scores.model_dump(mode="json"))
 
     @property
     def name(self) -> str:
