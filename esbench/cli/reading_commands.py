@@ -94,6 +94,14 @@ def _table(
             "intervals. Formats other than text always have it, except with --wide.",
         ),
     ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            help="Columns to show, in this order, such as algorithm,score,interval.",
+            metavar="NAME,NAME",
+        ),
+    ] = None,
     rename: Annotated[
         list[str] | None,
         typer.Option(
@@ -127,16 +135,22 @@ def _table(
             f"--wide with --format {format_}: expected one of text, markdown, csv, latex; "
             f"{format_} has one row per environment and algorithm, without --wide"
         )
-    require_one_layout(wide, by, which, statistic, tail)
+    chosen = [] if columns is None else columns.split(",")
+    require_one_layout(wide, by, which, statistic, tail, chosen)
     if format_ != "latex" and (notes or caption or label):
         raise UsageError(
             f"--notes, --caption or --label with --format {format_}: expected --format latex"
         )
-    if rename and format_ not in ("text", "markdown", "latex"):
-        raise UsageError(f"--rename with --format {format_}: expected one of text, markdown, latex")
+    for option, given in {"--rename": rename, "--columns": chosen}.items():
+        if given and format_ not in ("text", "markdown", "latex"):
+            raise UsageError(
+                f"{option} with --format {format_}: expected one of text, markdown, latex"
+            )
     paper = Paper(notes or "below", caption, label)
     rows = score_table(folder, by, which == "best", statistic)
-    make = partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by)
+    make = (
+        partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by, columns=chosen)
+    )
     names = {name for row in rows for name in (row.environment, row.algorithm)}
 
     made = make(rows, **({"terminal": True} if format_ == "text" and not wide else {}))

@@ -65,6 +65,4 @@ def _random_score(
     if not math.isfinite(mean := float(returns.mean())):
         return None
     command = f"esbench eval --random-policy {name} --episodes {returns.size} --seed 0"
-    return RandomScore(
-        mean=mean, std=float(returns.std()), episodes=returns.size, command=command
-    )
+    return RandomScore(mean=mean, std=float(returns.std()), episodes=returns.size, command=command)

@@ -140,7 +140,9 @@ class Trial:
         Those of ``envs/`` are not recorded. ``random`` is the measured score of random actions, for
         an environment without one.
         """
-        scores = self.frozen if random is None else self.frozen.model_copy(update={"random": random})
+        scores = (
+            self.frozen if random is None else self.frozen.model_copy(update={"random": random})
+        )
         is_known = scores == frozen_scores(self.spec.as_json()["environment"])
         self.folder.record_scores(None if is_known else scores.model_dump(mode="json"))
 

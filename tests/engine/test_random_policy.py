@@ -20,6 +20,12 @@ def test_an_episode_does_not_depend_on_how_many_are_asked_for() -> None:
     assert (random_policy_returns(CARTPOLE, 5, seed=4) != many).any()
 
 
+@pytest.mark.parametrize(("most", "episodes"), [(1, 10), (45, 15), (1000, 20)])
+def test_few_steps_leave_fewer_episodes_but_at_least_ten(most: int, episodes: int) -> None:
+    spec = EnvironmentSpec(id="CartPole-v1", kwargs={"max_episode_steps": 3})
+    assert random_policy_returns(spec, 20, 0, most).tolist() == [3.0] * episodes
+
+
 def test_returns_have_neither_discount_nor_shift() -> None:
     spec = EnvironmentSpec(id="CartPole-v1", kwargs={"max_episode_steps": 3}, reward_shift=100.0)
     assert random_policy_returns(spec, 4, seed=0).tolist() == [3.0] * 4

@@ -3,10 +3,12 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from fake_cells import make_cell
 from programs import compiled
 
 from esbench.core.errors import UsageError
 from esbench.publish.tables.render_table import Paper, Sheet, as_latex, renamed
+from esbench.publish.tables.score_table import sheet
 
 AWKWARD = r"""\ _ % & # ~ ^ < > | " ' ` $ { } [x] -- --- ä ß Ø ł ą † ‘a’ σ ≤ − 5 -3 «a» 目 \N{x}"""
 
@@ -90,6 +92,22 @@ def test_a_caption_and_a_label_can_be_referred_to(
     assert "Output written" in log, log[-2000:]
     for trouble in ("Overfull", "undefined", "LaTeX Error", "LaTeX Warning"):
         assert trouble not in log, log
+
+
+def test_chosen_columns_fit_a_column(tmp_path: Path) -> None:
+    rows = [make_cell(algorithm=f"an_algorithm_{n}", random=1.0) for n in range(3)]
+    whole, chosen = sheet(rows), sheet(rows, columns=["algorithm", "Score", "interval", "seeds"])
+    assert [*chosen.header] == ["Algorithm", "Score", "95 % interval", "Seeds"]
+    for table, is_wide in ((whole, True), (chosen, False)):
+        column = r"\setlength{\hsize}{241pt}\hbadness10000" + as_latex(table, Paper("none"))
+        log = compiled(column, tmp_path)
+        assert ("Overfull" in log) == is_wide, log
+
+
+@pytest.mark.parametrize("columns", [["scre"], ["score", "Score"], [""], ["0"]])
+def test_chosen_columns_exist_and_are_named_once(columns: list[str]) -> None:
+    with pytest.raises(UsageError):
+        sheet([make_cell()], columns=columns)
 
 
 def test_a_whole_name_is_replaced_except_in_commands() -> None:

@@ -68,7 +68,16 @@ def test_marks_and_chance_are_shapes() -> None:
     assert upright["x0"] == upright["x1"] == 50.0
     assert [(level["y0"], level["y1"]) for level in levels] == [(1.0, 1.0), (13.0, 13.0)]
     texts = [note["text"] for note in layout["annotations"]]
-    assert texts == ["random policy", "costs $1 &amp; &lt;u&gt;", "here"]
+    assert texts == ["random<br>policy", "costs $1 &amp; &lt;u&gt;", "here"]
+
+
+def test_names_of_marks_stand_beside_the_curves_and_apart() -> None:
+    layout = make_chart([line(Y)], levels=[(1.0, "random"), (1.2, "solved"), (9.0, "PPO")])[
+        "figure"
+    ]["layout"]
+    assert [(note["x"], note["xanchor"]) for note in layout["annotations"]] == [(1, "left")] * 3
+    assert [note["yanchor"] for note in layout["annotations"]] == ["top", "bottom", "middle"]
+    assert layout["margin"]["r"] > 40
 
 
 def test_a_mark_that_would_squeeze_the_curves_is_a_text_only() -> None:

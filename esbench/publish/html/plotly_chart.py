@@ -37,6 +37,9 @@ SHADED: Final = {
 }  # fmt: skip
 MUTED: Final = {"color": "var(--muted)", "size": 11}
 NOTE: Final = {"font": MUTED, "showarrow": False, "yanchor": "bottom"}
+BESIDE: Final = {**NOTE, "x": 1, "xref": "paper", "xanchor": "left", "align": "left", "xshift": 3}
+CLOSE: Final = 0.12  # names nearer than this share of the axis would overlap
+LETTER: Final = 6.5  # width [px]
 ABOVE: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
 _PARTIAL: Final = re.compile(r" of \d|unfinished|\N{DAGGER}")
 
@@ -59,6 +62,10 @@ def make_chart(chart: Chart) -> Json:
         names.append({**NOTE, "x": x, "y": 1, "yref": "paper", "text": plotly(name)})
     layout: Json = {"xaxis": _x_axis(chart), "yaxis": _y_axis(chart)}
     layout |= {"shapes": shapes, "annotations": names}
+    if beside := [
+        part for note in names if "xshift" in note for part in note["text"].split("<br>")
+    ]:
+        layout["margin"] = {"b": 40, "l": 40, "r": 12 + LETTER * max(map(len, beside)), "t": 16}
     if chart.ticks is not None:
         layout |= {"showlegend": True, "legend": ABOVE}
     data = [trace for curve in chart.curves for trace in _traces(curve, chart)]
@@ -87,7 +94,7 @@ def _placed(values: Floats, chart: Chart) -> Floats:
 
 
 def _levels(chart: Chart) -> tuple[list[Json], list[Json]]:
-    """Dotted lines at the levels, and their names, at the end of the axis if it does not reach."""
+    """Dotted lines at the levels, and their names, in the margin or where the axis ends."""
     is_log = chart.log_y or chart.nearest_zero is not None
     values = np.array([value for value, _ in chart.levels])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -96,19 +103,21 @@ def _levels(chart: Chart) -> tuple[list[Json], list[Json]]:
         )
     inside, highest = fitting(heights.tolist(), drawn), np.nanmax(chart.values, initial=-np.inf)
     lines, names = [], []
+    spread = np.ptp(
+        np.concatenate([[x for x in inside if np.isfinite(x)], drawn[np.isfinite(drawn)]])
+    )
     for (value, name), height in zip(chart.levels, heights.tolist(), strict=True):
-        # A curve starts near the lowest mark: the names of the others stand on the left.
-        right = value == values.min()
-        text = plotly(name)
-        note: Json = {**NOTE, "x": int(right), "xref": "paper", "text": text}
-        note["xanchor"] = "right" if right else "left"
-        if height in inside or chart.is_share:
+        text = "<br>".join(map(plotly, name.split("\n")))
+        if height in inside or chart.is_share:  # the name stands beside the line
             y = 10**height if is_log else height
             lines.append({**ACROSS, **DOTTED, "y0": y, "y1": y})
-            note["y"] = height
+            close = [other for other in inside if 0 < abs(other - height) < CLOSE * spread]
+            anchor = "middle" if not close else "top" if height < close[0] else "bottom"
+            note: Json = {**BESIDE, "y": height, "yanchor": anchor, "text": text}
         else:
-            note |= {"yref": "paper", "y": float(value > highest)}
-            note["text"] += f": {format_number(value)}, beyond the axis"
+            note = {**NOTE, "x": 0, "xref": "paper", "xanchor": "left", "yref": "paper"}
+            note |= {"y": float(value > highest)}
+            note["text"] = f"{plotly(name)}: {format_number(value)}, beyond the axis"
         if name:
             names.append(note)
     return lines, names

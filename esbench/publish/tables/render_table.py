@@ -130,6 +130,29 @@ def make_sheet(
     return Sheet(list(texts), [list(cells) for cells in zip(*texts.values(), strict=True)])
 
 
+def select(sheet: Sheet, columns: Sequence[str]) -> Sheet:
+    """The columns with these headings, in this order, without best cells.
+
+    Small letters name a heading too, and its last word, such as "interval".
+
+    Raises:
+        UsageError: the table has no such column, or it is named twice.
+    """
+    named = {heading.split()[-1].lower(): place for place, heading in enumerate(sheet.header)}
+    for place, heading in enumerate(sheet.header):
+        named |= {heading.lower(): place}
+    places = []
+    for name in columns:
+        if name.strip().lower() not in named:
+            headings = [heading.split()[-1].lower() for heading in sheet.header]
+            raise unknown("column of the table", name.strip(), headings)
+        places.append(named[name.strip().lower()])
+    if len({*places}) < len(places):
+        raise UsageError(f"--columns {','.join(columns)}: expected every column once")
+    header, *body = [[cells[at] for at in places] for cells in (sheet.header, *sheet.body)]
+    return replace(sheet, header=header, body=body, best=frozenset())
+
+
 def records(columns: Sequence[Column[Row]], rows: Sequence[Row]) -> list[Json]:
     """The values of rows by the keys of columns, in full precision."""
     return [{each.key: each.of(row) for each in columns if each.key} for row in rows]
@@ -183,8 +206,12 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
         [_latex_cell(text, (row, column) in sheet.best) for column, text in enumerate(cells)]
         for row, cells in enumerate(sheet.body)
     ]
+    groups = sheet.header[0] != "Algorithm" or any(
+        "\n" in text for row in sheet.body for text in row
+    )
     for row in range(1, len(body)):  # rows of one environment stand together
-        if sheet.body[row][0] != sheet.body[row - 1][0]:
+        begins = len(body) - row == sheet.separated or groups
+        if begins and sheet.body[row][0] != sheet.body[row - 1][0]:
             rule = r"\midrule" if len(body) - row == sheet.separated else r"\addlinespace"
             body[row][0] = f"{rule}\n{body[row][0]}"
     align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
@@ -208,8 +235,9 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
 
 def _naming(paper: Paper, notes: Sequence[str]) -> str:
     """The caption and the label."""
-    texts = [latex(paper.caption)] * bool(paper.caption)
-    texts += notes if paper.notes == "caption" else []
+    added = notes if paper.notes == "caption" else []
+    ends = "" if not added or paper.caption.endswith((".", "?", "!", ":")) else "."
+    texts = [*[latex(paper.caption) + ends] * bool(paper.caption), *added]
     caption = rf"\caption{{{' '.join(texts)}}}" if texts else ""
     return caption + (rf"\label{{{latex_label(paper.label)}}}" if paper.label else "")
 

@@ -23,6 +23,7 @@ from esbench.publish.tables.render_table import (
     make_sheet,
     nan_last,
     records,
+    select,
 )
 from esbench.publish.tables.table_notes import (
     TAIL,
@@ -191,9 +192,14 @@ def score_frame(rows: Sequence[Cell], by: str | None = None) -> pd.DataFrame:
 
 
 def sheet(
-    rows: Sequence[Cell], *, terminal: bool = False, by: str | None = None, tail: bool = False
+    rows: Sequence[Cell],
+    *,
+    terminal: bool = False,
+    by: str | None = None,
+    tail: bool = False,
+    columns: Sequence[str] = (),
 ) -> Sheet:
-    """The table without empty columns.
+    """The table without empty columns, or with the ``columns`` of these headings alone.
 
     With ``terminal`` it has fewer columns, and the policy is part of the algorithm's name; ``tail``
     shows the tail there too. The setting ``by`` has a column instead of a part of that name.
@@ -205,9 +211,14 @@ def sheet(
         hidden |= {"Random", "Normalized"} if tail else {"Random", "Normalized", "Tail"}
         if tail or by is not None or any(not math.isnan(row.selected) for row in rows):
             hidden |= {"Steps", "Time"}
-    table = make_sheet(_columns(rows, by, terminal), rows, hidden)
-    score = table.header.index("Score")
-    best = frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best")
+    if columns:
+        table = select(make_sheet(_columns(rows, by, terminal=False), rows), columns)
+    else:
+        table = make_sheet(_columns(rows, by, terminal), rows, hidden)
+    score = [number for number, name in enumerate(table.header) if name == "Score"]
+    best = frozenset(
+        (n, at) for n, row in enumerate(rows) for at in score if row.standing == "best"
+    )
     notes = score_notes(rows, table.header, overall_notes(rows))
     return replace(table, notes=notes, best=best)
 
@@ -240,17 +251,21 @@ def require_one_layout(
     which: Literal["last", "best"],
     statistic: EpisodeStatistic,
     tail: bool = False,
+    columns: Sequence[str] = (),
 ) -> None:
     """Raises UsageError for options of a table that exclude each other.
 
-    A wide table is not sorted by a setting and has no selected scores. A table of tails has no
-    other ones, which are mean returns.
+    A wide table is not sorted by a setting, has no selected scores and one column per environment.
+    A table of tails has no other ones, which are mean returns.
     """
+    chosen = f"--columns {','.join(columns)}", bool(columns)
     of_seeds = f"--statistic {statistic}", statistic != "mean"
     best = "--which best", which == "best"
     pairs = [
         (("--wide", wide), (f"--by {by}", by is not None)),
         (("--wide", wide), best),
+        (("--wide", wide), chosen),
+        (("--tail", tail), chosen),
         (best, of_seeds),
         (of_seeds, ("--tail", tail)),
     ]

@@ -1,0 +1,56 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from watchers import run
+
+from esbench.engine.random_policy import random_policy_returns
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.random_scores import record_random_score, without_random_score
+from esbench.experiment.trials import Trial
+from esbench.grids.trial_spec import EnvironmentSpec
+from esbench.publish.tables.score_table import score_table
+
+Make = Callable[..., Trial]
+
+
+def test_the_random_score_of_an_own_environment_is_measured_once_and_kept(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = [make_trial("doubles:Walk-v0", seed=seed) for seed in (0, 1)]
+    run(pool, trials[0])
+    (group,) = without_random_score(trials)
+    assert [trial.spec.seed for trial in group] == [0]  # the other one is not trained
+    score = record_random_score(group, pool)
+    assert score is not None
+    expected = random_policy_returns(trials[0].spec.environment, score.episodes, seed=0)
+    assert (score.mean, score.std) == (expected.mean(), expected.std())
+    run(pool, *trials)  # which records the frozen scores of the finished one again
+    monkeypatch.setattr(pool, "ask", None)  # plays nothing
+    (group,) = without_random_score(trials)
+    assert record_random_score(group, pool) == score
+    assert without_random_score(trials) == []
+    (cell,) = score_table(trials[0].folder.path.parents[2])
+    assert (cell.random_score, cell.scores_differ) == (score.mean, False)
+
+
+def test_an_environment_with_a_file_is_not_measured(make_trial: Make, pool: WorkerPool) -> None:
+    trial = make_trial("CartPole-v1")
+    run(pool, trial)
+    assert without_random_score([trial]) == []
+    assert trial.folder.description().get("scores") is None
+
+
+@pytest.mark.parametrize("name", ["BadReward", "Dies"])
+def test_a_random_score_that_cannot_be_measured_is_not_recorded(
+    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path
+) -> None:
+    trial = make_trial()
+    run(pool, trial)
+    (tmp_path / "flag").write_bytes(b"x")
+    kwargs = {"flag": str(tmp_path / "flag")} if name == "Dies" else {}
+    other = EnvironmentSpec(id=f"doubles:{name}-v0", kwargs=kwargs)
+    ask = pool.ask
+    monkeypatch.setattr(pool, "ask", lambda questions, _: ask(questions, other))
+    assert record_random_score([trial], pool) is None
+    assert trial.frozen.random is None
