@@ -96,8 +96,8 @@ def test_a_caption_and_a_label_can_be_referred_to(
 
 def test_chosen_columns_fit_a_column(tmp_path: Path) -> None:
     rows = [make_cell(algorithm=f"an_algorithm_{n}", random=1.0) for n in range(3)]
-    whole, chosen = sheet(rows), sheet(rows, columns=["algorithm", "Score", "interval", "seeds"])
-    assert [*chosen.header] == ["Algorithm", "Score", "95 % interval", "Seeds"]
+    whole, chosen = sheet(rows), sheet(rows, columns=["algorithm", "Score", "seeds", "interval"])
+    assert [*chosen.header] == ["Algorithm", "Score", "Seeds", "95 % interval"]
     for table, is_wide in ((whole, True), (chosen, False)):
         column = r"\setlength{\hsize}{241pt}\hbadness10000" + as_latex(table, Paper("none"))
         log = compiled(column, tmp_path)
