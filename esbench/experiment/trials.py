@@ -131,8 +131,8 @@ class Trial:
         recorded = self.folder.description().get("scores") or {}
         if given.random or not recorded.get("random"):
             return given
-        path = str(self.folder.path / "trial.json")
-        return given.model_copy(update={"random": parse(Scores, recorded, path, "scores").random})
+        known = parse(Scores, recorded, str(self.folder.path), "scores")
+        return given.model_copy(update={"random": known.random})
 
     def record_scores(self, random: RandomScore | None = None) -> None:
         """Record the frozen scores of the environment, which tables and figures read.
