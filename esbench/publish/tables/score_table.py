@@ -215,12 +215,12 @@ def sheet(
         table = select(make_sheet(_columns(rows, by, terminal=False), rows), columns)
     else:
         table = make_sheet(_columns(rows, by, terminal), rows, hidden)
-    score = [number for number, name in enumerate(table.header) if name == "Score"]
-    best = frozenset(
-        (n, at) for n, row in enumerate(rows) for at in score if row.standing == "best"
-    )
+    if "Score" in table.header:
+        score = table.header.index("Score")
+        best = frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best")
+        table = replace(table, best=best)
     notes = score_notes(rows, table.header, overall_notes(rows))
-    return replace(table, notes=notes, best=best)
+    return replace(table, notes=notes)
 
 
 def _columns(rows: Sequence[Cell], by: str | None, terminal: bool) -> list[Column[Cell]]:
