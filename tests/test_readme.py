@@ -1,5 +1,6 @@
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 from command_line import Run, finished
@@ -42,6 +43,17 @@ def test_commands_run_one_after_the_other(esbench: Run) -> None:
         code, out, err = esbench(*arguments)
         assert (code, err) == (0, ""), line
         assert out
+
+
+def test_what_its_commands_write_is_ignored_by_git() -> None:
+    commands = [line.split() for block in blocks("sh") for line in block.splitlines()]
+    folders = {words[words.index("--out") + 1] for words in commands if "--out" in words}
+    folders |= {"results/runs/quick", "results/tuning/esbench_Sphere-v0+csa_es"}  # by default
+    for folder in folders:
+        assert (
+            subprocess.run(["git", "check-ignore", "-q", f"{folder}/file"], cwd=ROOT).returncode
+            == 0
+        )
 
 
 def test_the_rows_of_the_results_are_those_of_the_leaderboard(esbench: Run) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, TypeAlias, final
+from typing import Annotated, Any, TypeAlias, final
 
 import gymnasium
 from gymnasium.error import DependencyNotInstalled
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
 from esbench.core.arguments import received
 from esbench.core.errors import (
@@ -24,6 +24,7 @@ from esbench.core.errors import (
 from esbench.core.extras import extra_of, install_command
 from esbench.core.flat_spaces import require_space
 from esbench.core.settings import Settings
+from esbench.core.toml_text import toml_value
 from esbench.core.user_code import import_object
 from esbench.environments.specifications import creator, nearest_name, registered, specification
 
@@ -41,7 +42,22 @@ class WrapperSettings(Settings):
     wrapper: str
 
 
-Wrappers: TypeAlias = tuple[WrapperSettings, ...]
+def wrapper_tables(value: Any) -> Any:
+    """The value of ``wrappers`` with a table in the place of each name alone."""
+    several = value if isinstance(value, list) else [value]
+    return [{"wrapper": each} if isinstance(each, str) else each for each in several]
+
+
+def _require_tables(value: Any) -> Any:
+    """Refuses names in the place of tables, with the line that was meant."""
+    names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    if names or isinstance(value, str | dict):
+        meant = toml_value(wrapper_tables(value))
+        raise ValueError(f"expected a list of tables: wrappers = {meant}")
+    return tuple(value) if isinstance(value, list) else value  # a strict tuple is no list
+
+
+Wrappers: TypeAlias = Annotated[tuple[WrapperSettings, ...], BeforeValidator(_require_tables)]
 
 
 def make_environment(

@@ -7,7 +7,6 @@ an algorithm is the strongest for its policy.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
@@ -15,6 +14,7 @@ from typing import Final, TypeAlias, final
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Table, TrainerSettings, parse, untupled
+from esbench.core.toml_text import toml_value
 from esbench.core.user_code import TRUSTED, names_in
 from esbench.environments.backends.backend import check_backend
 from esbench.grids.environment_files import (
@@ -234,8 +234,11 @@ def _with_lists(text: str, settings: Table, swept: Sequence[str], place: str) ->
     for index, line in enumerate(lines):
         for key in swept:
             if f" {place}.{key} = " in line and " a list" in line:
-                one = json.dumps([settings[key]])
-                lines[index] += f"; a list is a sweep of its values: if it is one, write {one}"
+                one = toml_value([settings[key]])
+                lines[index] += (
+                    "; a list is a sweep, one algorithm for each of its values: to give it as one "
+                    f"value, write {key} = {one}"
+                )
     return "\n".join(lines)
 
 

@@ -14,11 +14,13 @@ import gymnasium
 from pydantic import AfterValidator, Field, field_validator
 
 from esbench.core.arguments import KEPT, Arguments, plain
-from esbench.core.errors import UsageError, suggestion
+from esbench.core.errors import UsageError, shown, suggestion
 from esbench.core.files import read_toml
 from esbench.core.settings import Settings, Table, parse, untupled
+from esbench.core.toml_text import toml_key, toml_value
+from esbench.environments.make_environment import wrapper_tables
 from esbench.environments.registration import without_alias
-from esbench.grids.environment_files import environment_names, merged
+from esbench.grids.environment_files import EnvironmentFile, environment_names, merged
 from esbench.grids.trial_spec import Seed, is_agent
 
 NAMED: Final = Path(__file__).parent / "named"
@@ -130,6 +132,7 @@ def read_grid(name_or_file: str) -> tuple[Table, str]:
 def with_tables(table: Table, source: str) -> Table:
     """A raw grid in which all that is to be a table is one; UsageError for values."""
     _require_types_of_agents(table)
+    _require_environments(table, source)
     given = {key: table[key] for key in GridTables.model_fields if key in table}
     # A grid may get its algorithms from the command line.
     typed = parse(GridTables, {"algorithms": {"none": {}}, **given}, source)
@@ -158,6 +161,20 @@ def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
                     f"{source}: {key}.{name} is not in this grid; {suggestion(name, names)}"
                 )
     return grid
+
+
+def _require_environments(table: Table, source: str) -> None:
+    """Raises UsageError for a setting directly in ``environment``, which has a table for each."""
+    tables, names = table.get("environment"), table.get("environments")
+    known = [str(name) for name in names] if isinstance(names, list) else []
+    for name, value in tables.items() if isinstance(tables, dict) else ():
+        if name in EnvironmentFile.model_fields and name not in known:
+            meant = toml_value(wrapper_tables(value) if name == "wrappers" else value)
+            of_one = f"[environment.{toml_key(known[0] if known else 'NAME')}]"
+            raise UsageError(
+                f"{source}: environment.{name} = {shown(value)}: expected the table of one "
+                f"environment: {of_one}, with {name} = {meant}"
+            )
 
 
 def _require_types_of_agents(table: Table) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
@@ -11,6 +10,7 @@ from pydantic import Field, create_model
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.search_space import SearchSpace, SettingSpace, declared_space
 from esbench.core.settings import Settings, Table, TrainerSettings, parse
+from esbench.core.toml_text import toml_key
 from esbench.grids.trial_spec import flatten
 
 
@@ -52,12 +52,6 @@ def _in_order(space: SearchSpace, place: str) -> SearchSpace:
             )
         found[name] = left.pop(name)
     return found
-
-
-def toml_key(name: str) -> str:
-    """A name as a key of TOML."""
-    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if bare else json.dumps(name, ensure_ascii=False)
 
 
 def nested(settings: Table) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 
 from esbench.core.search_space import SettingSpace
 from esbench.core.settings import Table
+from esbench.core.toml_text import toml_key, toml_value
 from esbench.core.units import counted, format_number
 from esbench.grids.expand import with_settings
 from esbench.grids.trial_spec import value_text
@@ -24,7 +24,7 @@ from esbench.publish.figures.style import BLUE, GRAY, VERMILLION
 from esbench.store.outputs import write_bytes
 from esbench.store.provenance import provenance
 from esbench.store.trial_folder import TrialFolder
-from esbench.tuning.space import nested, toml_key, values_of
+from esbench.tuning.space import nested, values_of
 from esbench.tuning.study import Study, objective
 
 if TYPE_CHECKING:
@@ -156,8 +156,10 @@ Optuna {version("optuna")}, esbench {about["versions"]["esbench"]}.
         f"[algorithms.{toml_key(study.key)}]",
     ]
     if study.key != spec.algorithm.name:
-        lines.append(f"algorithm = {_toml(spec.algorithm.name)}")
-    lines += [f"{key} = {_toml(value)}" for key, value in settings.items() if value is not None]
+        lines.append(f"algorithm = {toml_value(spec.algorithm.name)}")
+    lines += [
+        f"{key} = {toml_value(value)}" for key, value in settings.items() if value is not None
+    ]
     path = study.folder / "best.toml"
     write_bytes(path, (text + "\n".join(lines) + "\n").encode())
     return [path]
@@ -166,14 +168,6 @@ Optuna {version("optuna")}, esbench {about["versions"]["esbench"]}.
 def _comment(text: str) -> str:
     """Lines of a comment in TOML."""
     return "\n".join(f"#   {line}" for line in text.splitlines())
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML; a number, text or list is the same as in JSON."""
-    if isinstance(value, dict):
-        inner = ", ".join(f"{toml_key(key)} = {_toml(item)}" for key, item in value.items())
-        return f"{{{inner}}}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def draw_tuning(summary: Summary) -> list[Path]:

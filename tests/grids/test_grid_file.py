@@ -1,4 +1,5 @@
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,18 @@ BAD = [
             (5, " = 5: expected a table"),
         )
     ),
+    *(
+        (
+            {"environment": {"CartPole-v1": {"wrappers": given}}},
+            [f"environment.CartPole-v1.wrappers = {given!r}".replace("'", '"')[:40], meant],
+        )
+        for given, meant in (
+            (["robot:Scale"], 'wrappers = [{wrapper = "robot:Scale"}]'),
+            ("robot:Scale", 'wrappers = [{wrapper = "robot:Scale"}]'),
+            ({"wrapper": "robot:Scale", "by": 2}, '[{wrapper = "robot:Scale", by = 2}]'),
+            (["a:B", {"wrapper": "c:D"}], '[{wrapper = "a:B"}, {wrapper = "c:D"}]'),
+        )
+    ),
 ]
 
 
@@ -358,6 +371,17 @@ def test_a_policy_with_a_template_replaces_and_one_without_changes() -> None:
         ("budget = 3", "budget = 3: expected a table"),
         ('[environment]\n"CartPole-v1" = 3', "environment.CartPole-v1 = 3: expected a table"),
         ("algorithms = 5", "algorithms = 5: expected a table or a list of names"),
+        *(
+            (
+                f'environments = ["Acrobot-v1"]\n[environment]\n{key} = {given}',
+                rf"environment\.{key} = .*\[environment\.Acrobot-v1\], .* = {re.escape(meant)}$",
+            )
+            for key, given, meant in (
+                ("wrappers", '["robot:Scale"]', '[{wrapper = "robot:Scale"}]'),
+                ("episodes_per_member", "2", "2"),
+                ("kwargs", "{gravity = 1.5}", "{gravity = 1.5}"),
+            )
+        ),
     ],
 )
 def test_values_where_tables_belong(text: str, words: str, tmp_path: Path) -> None:
