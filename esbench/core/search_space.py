@@ -22,7 +22,7 @@ class SettingSpace(Settings):
     Attributes:
         low, high: the ends of the range, both included; whole numbers if the setting is an integer.
         log: whether the range is searched on a logarithmic scale.
-        choices: the values, in place of a range.
+        choices: the values, in place of a range; a value may be a list.
         when: the setting is searched only if these other settings have these values, each one value
             or several; otherwise it keeps its default.
     """
@@ -30,7 +30,7 @@ class SettingSpace(Settings):
     low: float | None = None
     high: float | None = None
     log: bool = False
-    choices: tuple[Scalar, ...] = ()
+    choices: tuple[Scalar | list[Scalar], ...] = ()
     when: dict[str, Scalar | tuple[Scalar, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")

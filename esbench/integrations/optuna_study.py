@@ -105,7 +105,7 @@ class OptunaStudy:
             UsageError: another process chooses configurations at the same time.
         """
         active = {
-            name: defaults[name]
+            name: _as_parameter(defaults[name])
             for name, setting in space.items()
             if setting.is_active(defaults) and setting.contains(defaults.get(name))
         }
@@ -223,12 +223,22 @@ def _storage(name: str) -> BaseStorage:
 
 def _suggest(trial: Trial, name: str, space: SettingSpace, integer: bool) -> Any:
     if space.choices:
-        return trial.suggest_categorical(name, space.choices)
+        return _as_setting(trial.suggest_categorical(name, [*map(_as_parameter, space.choices)]))
     assert space.low is not None
     assert space.high is not None
     if integer:
         return trial.suggest_int(name, int(space.low), int(space.high), log=space.log)
     return trial.suggest_float(name, space.low, space.high, log=space.log)
+
+
+def _as_parameter(value: Any) -> Any:
+    """A choice as Optuna stores it: a list as text."""
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+def _as_setting(value: Any) -> Any:
+    """The inverse of ``_as_parameter``."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("[") else value
 
 
 def _configuration(trial: FrozenTrial) -> Configuration:
@@ -237,7 +247,7 @@ def _configuration(trial: FrozenTrial) -> Configuration:
     state = states.get(trial.state.name, "running")
     return Configuration(
         number=trial.number,
-        settings=dict(trial.params),
+        settings={name: _as_setting(value) for name, value in trial.params.items()},
         state=state,
         rungs=tuple(tuple(map(float, rung)) for rung in rungs),
         value=trial.value if state == "complete" else None,

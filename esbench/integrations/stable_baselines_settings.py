@@ -15,6 +15,7 @@ from pydantic import Field, create_model
 from esbench.agents.agent import AgentSettings
 from esbench.algorithms.search_settings import NonNegative
 from esbench.core.arguments import KEPT
+from esbench.integrations.stable_baselines_spaces import SPACES
 
 # Arguments that esbench or settings of the base class replace.
 _NOT_PASSED: Final = {
@@ -62,6 +63,10 @@ def settings_of(cls: Any) -> type[StableBaselinesSettings]:
         if "Any" in str(annotation):
             annotation = Annotated[annotation, KEPT]
         fields[name] = (annotation, Field(default, description=texts.get(name, "")))
+    for name, searched in SPACES.get(cls.__name__, {}).items():
+        own = StableBaselinesSettings.model_fields.get(name)
+        annotation, field = fields.get(name) or (own.annotation, own)
+        fields[name] = (Annotated[annotation, *searched], field)
     model = create_model(f"{cls.__name__}Settings", __base__=StableBaselinesSettings, **fields)
     model.of_class = cls
     return model

@@ -38,6 +38,7 @@ FEW: Final = 10  # scores, which are all shown
 MARGIN: Final = 1.2  # factor beside the ends of a logarithmic axis
 EDGE: Final = 0.05  # of the range, beside the ends of a linear axis
 MOST_TICKS: Final = 5
+WIDEST: Final = 18  # characters of the choices below an axis; more of them are turned
 LOOKS: Final[dict[str, Any]] = {
     "pruned, at its rung": {"marker": "o", "s": 22, "facecolors": "none", "edgecolors": GRAY},
     "complete": {"marker": "o", "s": 22, "color": BLUE},
@@ -225,7 +226,9 @@ def _draw_panel(axes: Axes, summary: Summary, name: str, lowest: float) -> None:
         points = np.array(places[label]).reshape(-1, 2)
         axes.scatter(*points.T, label=label, zorder=3 + order, clip_on=False, **look)
     if space.choices:
-        axes.set_xticks(range(len(space.choices)), list(map(value_text, space.choices)))
+        texts = list(map(value_text, space.choices))
+        turned = {"rotation": 45} if sum(map(len, texts)) > WIDEST else {}
+        axes.set_xticks(range(len(texts)), texts, **turned)
         axes.set_xlim(-0.5, len(space.choices) - 0.5)
     else:
         _scale_x(axes, space)
@@ -246,7 +249,10 @@ def _scale_x(axes: Axes, space: SettingSpace) -> None:
         return
     axes.set_xscale("log")
     axes.set_xlim(space.low / MARGIN, space.high * MARGIN)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=MOST_TICKS))
+    decades = math.log10(space.high / space.low)
+    between = (3.0,) if decades < MOST_TICKS / 2 - 1 else ()
+    step = 10.0 ** math.ceil(decades / (MOST_TICKS - 1))
+    axes.xaxis.set_major_locator(LogLocator(step, subs=(1.0, *between), numticks=MOST_TICKS))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
 

@@ -31,9 +31,11 @@ from esbench.experiment.published_policy import arrays_of, published_policy
 from esbench.experiment.trained_policy import TrainedAgent, export_policy
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids.environment_files import environment_names, load_environment
+from esbench.grids.expand import with_settings
 from esbench.grids.grid_file import parse_grid
 from esbench.grids.trial_spec import trainer_settings
 from esbench.integrations.stable_baselines import PPO, StableBaselines, process_streams
+from esbench.tuning.space import is_integer, nested, search_space, values_of
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {
@@ -290,6 +292,28 @@ def test_random_streams_are_the_agents_own(pool: WorkerPool) -> None:
         first.train()
         assert first.history[-1].digest == alone.history[-1].digest
         assert second.history[-1].digest != alone.history[-1].digest
+
+
+@pytest.mark.parametrize("end", [0, -1])
+@pytest.mark.parametrize("name", SMALL)
+def test_the_library_accepts_both_ends_of_the_declared_search_space(
+    name: str, end: int, pool: WorkerPool
+) -> None:
+    spec = trial_of(name).spec
+    model = type(spec.algorithm.settings)
+    space = search_space(model, {}, "test", name)
+    values = {
+        key: (each.choices or (each.low, each.high))[end]
+        for key, each in space.items()
+        if each.choices or not is_integer(model, key)
+    }
+    changed = with_settings(spec, nested(values), "test")
+    with AgentTrainer(changed, pool) as trainer:
+        policy = trainer.agent.model.policy  # type: ignore[attr-defined]
+    known = values_of(changed.algorithm.settings)
+    assert {key: known[key] for key in values} == values
+    layers = values.get("policy_kwargs.net_arch", [])
+    assert [f"Linear(in_features={n}" in str(policy) for n in layers] == [True] * len(layers)
 
 
 @pytest.mark.parametrize("environment", environment_names())
