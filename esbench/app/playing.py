@@ -269,14 +269,15 @@ def export(
     trust: bool = False,
     display: Display | None = None,
 ) -> Json:
-    """Write a stored policy as a file that torch.export.load reads without esbench.
+    """Write a stored policy as a file that is read without esbench.
 
     Args:
         trial: as ``evaluate``.
         generation: as ``evaluate``.
         which: as ``evaluate``.
         seed: as ``evaluate``.
-        out: default: policy.pt2 in the trial's folder, or in the current one for a row.
+        out: a file ending in .pt2 (torch.export), .onnx (ONNX) or .pt (TorchScript); default:
+            policy.pt2 in the trial's folder, or in the current one for a row.
         trust: as ``run``.
         display: shows that it takes a while.
 
@@ -284,17 +285,18 @@ def export(
         The description in the file, and its path as ``file``.
 
     Raises:
-        UsageError: the folder holds no trial, its policy cannot be exported, or the file cannot be
-            written.
+        UsageError: the suffix is unknown, a package is missing, the folder holds no trial, its
+            policy cannot be exported, or the file cannot be written.
 
     Examples:
         >>> about = esbench.export("out/CartPole-v1/snes/seed-0")
     """
-    from esbench.experiment.trained_policy import export_policy
+    from esbench.experiment.exported_policy import export_policy, require_format
     from esbench.results.policy_files import is_row_name
 
     folder = Path() if is_row_name(str(trial)) else Path(trial)
     file = folder / "policy.pt2" if out is None else Path(out)
+    require_format(file)
     with (display or PlainDisplay()).working(f"exporting {file}"):
         policy = load_policy(trial, generation, which, seed=seed, trust=trust)
         about = export_policy(policy, file)

@@ -64,8 +64,10 @@ def settings_of(cls: Any) -> type[StableBaselinesSettings]:
             annotation = Annotated[annotation, KEPT]
         fields[name] = (annotation, Field(default, description=texts.get(name, "")))
     for name, searched in SPACES.get(cls.__name__, {}).items():
-        own = StableBaselinesSettings.model_fields.get(name)
-        annotation, field = fields.get(name) or (own.annotation, own)
+        if name not in fields:
+            own = StableBaselinesSettings.model_fields[name]
+            fields[name] = (own.annotation, own)
+        annotation, field = fields[name]
         fields[name] = (Annotated[annotation, *searched], field)
     model = create_model(f"{cls.__name__}Settings", __base__=StableBaselinesSettings, **fields)
     model.of_class = cls

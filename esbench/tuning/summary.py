@@ -227,8 +227,8 @@ def _draw_panel(axes: Axes, summary: Summary, name: str, lowest: float) -> None:
         axes.scatter(*points.T, label=label, zorder=3 + order, clip_on=False, **look)
     if space.choices:
         texts = list(map(value_text, space.choices))
-        turned = {"rotation": 45} if sum(map(len, texts)) > WIDEST else {}
-        axes.set_xticks(range(len(texts)), texts, **turned)
+        angle = 45 if sum(map(len, texts)) > WIDEST else 0
+        axes.set_xticks(range(len(texts)), texts, rotation=angle)
         axes.set_xlim(-0.5, len(space.choices) - 0.5)
     else:
         _scale_x(axes, space)

@@ -14,14 +14,17 @@ import numpy as np
 import pytest
 import torch
 from command_line import Run
+from exported import READERS
 from threadpoolctl import threadpool_info, threadpool_limits
 from watchers import run
 
 import esbench
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.trained_policy import TrainedPolicy, export_policy
+from esbench.experiment.exported_policy import export_policy
+from esbench.experiment.trained_policy import TrainedPolicy
 from esbench.experiment.trials import Trial
+from esbench.integrations import library
 from esbench.policies.kernels.device import TOLERANCE
 
 Make = Callable[..., Trial]
@@ -88,14 +91,20 @@ def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
     name, seeds = trial.spec.environment.id, policy.held_out_seeds
     episodes = [played(turn, name, seed) for turn, seed in zip(turns, seeds, strict=True)]
     assert [total for total, _, _ in episodes] == trial.folder.result()["returns"]
-    about = export_policy(policy, tmp_path / "policy.pt2")
-    program = torch.export.load(tmp_path / "policy.pt2").module()
-    assert about["inputs"][0] == "N"
+    programs = []
+    assert trial.spec.policy is not None
+    in_onnx = trial.spec.policy.template in {"mlp", "small_conv", "conv_lstm"}  # it takes seconds
+    for suffix, read in READERS.items():
+        if suffix == ".onnx" and not in_onnx:
+            continue
+        about = export_policy(policy, tmp_path / f"policy{suffix}")
+        programs.append(read(tmp_path / f"policy{suffix}"))
+        assert about["inputs"][0] == "N"
     for _, seen, outputs in episodes:
         flat = [gymnasium.spaces.flatten(policy.observation_space, each) for each in seen]
         rows = torch.as_tensor(np.array(flat)).reshape(-1, *about["inputs"][1:])
         assert isinstance(policy, TrainedPolicy)
-        for compute in policy.module(), program:
+        for compute in policy.module(), *programs:
             found = unrolled(compute, rows, recurrent=about["state"] is not None)
             assert np.abs(found - outputs).max() <= TOLERANCE * max(1.0, np.abs(outputs).max())
         if about["state"] is None and policy.module().shape != (2, 12, 12):
@@ -140,6 +149,24 @@ def test_it_takes_the_observations_that_training_takes(make_trial: Make, pool: W
     for wrong in ({"goal": np.zeros(2)}, {}, None):
         with pytest.raises(UsageError, match="expected one of Dict"):
             policy.act(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("policy.foo", r"policy\.foo.*\.pt2 .*\.onnx .*\.pt "),
+        ("policy", r"policy: .*\.pt2 .*\.onnx .*\.pt "),
+        ("policy.onnx", r"'onnx', which is not installed.*install.*\[onnx\]"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_trial_is_read(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "find_spec", lambda _: None)  # as if no extra were installed
+    with pytest.raises(UsageError, match=said) as refused:
+        esbench.export("nosuch", out=tmp_path / name)
+    assert "\n" not in str(refused.value)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_an_exported_policy_needs_no_esbench(
