@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from esbench.core.json_text import as_line
+from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.watchers import Stop
@@ -35,7 +36,7 @@ class Memory:
         self.states.append(state)
 
 
-def train(spec: TrialSpec, pool: WorkerPool, *stops: int) -> SearchTrainer:
+def train(spec: TrialSpec, pool: Engine, *stops: int) -> SearchTrainer:
     """Train to the end; after each generation of ``stops`` a new trainer continues."""
     trainer = SearchTrainer(spec, pool)
     for stop in stops:

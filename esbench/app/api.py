@@ -159,7 +159,8 @@ def make_trainer(
             class.
         env: any Gymnasium environment; those of ``list_environments()`` have tuned settings.
         seed: the training seed.
-        workers: worker processes; default one per core.
+        workers: worker processes; default one per core. 0 plays in this process, which is the
+            default for an environment or a policy that a notebook defines.
         policy: a template's name, a table such as ``{"template": "mlp", "hidden": [32]}``, or a
             ``torch.nn.Module`` class that is built as ``Class(num_inputs, num_outputs)``. For an
             agent, its own setting ``policy``, such as "MlpPolicy".
@@ -181,12 +182,12 @@ def make_trainer(
             specification, or is in use.
 
     Examples:
-        >>> with esbench.make_trainer("snes", env="CartPole-v1", workers=1) as trainer:
+        >>> with esbench.make_trainer("snes", env="CartPole-v1", workers=0) as trainer:
         ...     trainer.train(env_steps=500)
         ...     score = trainer.evaluate(episodes=2)
     """
     from esbench.engine.engine import Engine
-    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.engines import local_engine
     from esbench.experiment.run_trial import open_trial
     from esbench.experiment.stored_trainer import make_trainer as make
     from esbench.experiment.trials import checked_trials, latest_start, recording_members
@@ -223,18 +224,20 @@ def make_trainer(
     with contextlib.ExitStack() as owned:
         if engine is not None and workers is not None:
             raise UsageError(f"workers = {workers}: the engine has its own; expected one of both")
-        pool = owned.enter_context(WorkerPool(workers)) if engine is None else engine
         if out is None:
             if record is not None:
                 raise UsageError(f"record = {record!r}: expected out, the folder to store it in")
             (labeled,) = expand(grid, source, latest_start(grid.init_from))
-            require_trusted_start([labeled.spec], {"trust": trust})
-            trainer = make(labeled.spec, pool)
+            spec, trial = labeled.spec, None
         else:
             trials = checked_trials(grid, Path(out), source, extend)
-            require_trusted_start([trials[0].spec], {"trust": trust})
             (trial,) = trials if record is None else recording_members(trials)
-            trainer = owned.enter_context(open_trial(trial, pool))
+            spec = trial.spec
+        require_trusted_start([spec], {"trust": trust})
+        pool = owned.enter_context(local_engine(workers, [spec])) if engine is None else engine
+        trainer = (
+            make(spec, pool) if trial is None else owned.enter_context(open_trial(trial, pool))
+        )
         trainer.own(owned)
     return trainer
 

@@ -30,7 +30,8 @@ def check_environment(
     """Check an environment as training does, and say in one sentence what is wrong.
 
     It must be made from its name, return values that are in its spaces, end its episodes, and
-    depend on nothing but the seed and the actions of an episode. Two worker processes play it.
+    depend on nothing but the seed and the actions of an episode. Two worker processes play it, or
+    this process alone if a notebook defines it.
 
     Args:
         name: a name of Gymnasium, such as "mine:Mine-v0" for one that ``mine.py`` registers.
@@ -42,6 +43,8 @@ def check_environment(
 
     >>> check_environment("CartPole-v1")
     """
+    from esbench.engine.setup import only_here
+    from esbench.engine.this_process import ThisProcess
     from esbench.engine.worker_pool import WorkerPool
     from esbench.environments.episode_check import check_values
 
@@ -50,7 +53,7 @@ def check_environment(
     require_one_meaning(name)
     table = {"id": name, "kwargs": arguments, "wrappers": list(wrappers)}
     environment = parse(EnvironmentSpec, table, f"environment {name}")
-    with WorkerPool(2) as pool:
+    with ThisProcess() if only_here(environment) else WorkerPool(2) as pool:
         pool.check(environment)
         pool.ask([check_values], environment)
 

@@ -227,7 +227,7 @@ def verify(
     """
     from esbench.core.settings import MOST
     from esbench.core.units import counted, format_duration, format_steps
-    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.engines import local_engine
     from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.experiment.watchers import Limits
     from esbench.publish.replay import has_policies, play_again, read_replays
@@ -279,7 +279,8 @@ def verify(
         cells = draw_sample(entries, sample, seed or 0)
     require_trusted_trials([each.cell.spec for each in cells], what, trust)
     found: list[Verification] = []
-    with show.working(f"running {what} again") as tell, WorkerPool(workers) as pool:
+    specs = (each.cell.trial_spec(seed) for each in cells for seed in each.chosen[:1])
+    with show.working(f"running {what} again") as tell, local_engine(workers, specs) as pool:
 
         def watch(name: str, record: GenerationRecord) -> None:
             tell(f"{name}: {record.generation}")

@@ -105,7 +105,8 @@ class WorkerOptions(TypedDict, total=False):
     """Options of the processes that play episodes.
 
     Args:
-        workers: worker processes (default: one per core); results do not depend on it.
+        workers: worker processes (default: one per core), or 0 to play in this process; results do
+            not depend on it.
         at_once: concurrent trials (default: as many as share the workers evenly); results do not
             depend on it.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from esbench.core.json_text import Json
     from esbench.experiment.stored_trainer import StoredScore
     from esbench.experiment.trained_policy import TrainedAgent, TrainedPolicy
+    from esbench.grids.trial_spec import TrialSpec
     from esbench.results.policy_files import Published
     from esbench.video.render_trial import Rendered
 
@@ -135,7 +137,7 @@ def evaluations(
     trust: bool,
 ) -> Iterator[tuple[Path, StoredScore | EsbenchError]]:
     """Yield what ``evaluate`` returns, one trial after another."""
-    from esbench.engine.worker_pool import WorkerPool
+    from esbench.experiment.engines import local_engine
     from esbench.experiment.stored_trainer import evaluate_row, evaluate_trial, keep_best
     from esbench.results.policy_files import is_row_name
     from esbench.store.find_trials import find_trials
@@ -143,11 +145,12 @@ def evaluations(
     path = Path(trial)
     if is_row_name(str(trial)) and not every:
         row = _row(trial, generation, which, seed)
-        with WorkerPool(workers) as pool:
+        with local_engine(workers) as pool:
             yield Path(row.name), evaluate_row(row, pool, episodes, trust)
         return
     _require_no_seed(seed)
-    with WorkerPool(workers) as pool:
+    folders = [item.path for item in find_trials(path)] if every else [path]
+    with local_engine(workers, _specs(folders, trust)) as pool:
 
         def score(folder: Path) -> StoredScore:
             stored = evaluate_trial(folder, pool, episodes, generation, which)
@@ -155,8 +158,17 @@ def evaluations(
                 keep_best(folder, stored)
             return stored
 
-        for folder in [item.path for item in find_trials(path)] if every else [path]:
+        for folder in folders:
             yield folder, _attempted(partial(score, folder), every, folder, trust)
+
+
+def _specs(folders: Sequence[Path], trust: bool) -> Iterator[TrialSpec]:
+    """Yield the specifications of trials that can be read."""
+    from esbench.store.trial_folder import TrialFolder
+
+    for folder in folders:
+        with contextlib.suppress(UsageError):  # reported when the trial is scored
+            yield TrialFolder(folder).spec(trust)
 
 
 def _attempted(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,9 +142,9 @@ def train(
     progress = display.grid(len(trials), quiet)
     tracked = TrackedGrid(progress, trackers, root, display.warn, _draw_curve)
     try:
-        with engine.open() as pool:
+        with engine.open(trial.spec for trial in trials) as pool:
             pool.notice = display.warn
-            if not (pool.is_local or quiet):
+            if not quiet and pool.machines() is not None:
                 display.say(f"ray: {layout_of(trials, pool, at_once).words}")
             with progress:
                 outcomes = run_grid(
@@ -237,7 +236,7 @@ def plan(
         show.warn(f"left out: {sentence}")
     root, trials = open_trials(grid, options)
     require_trusted_start([trial.spec for trial in trials], options)
-    with engine_choice(options).open() as pool:
+    with engine_choice(options).open(trial.spec for trial in trials) as pool:
         pool.notice = show.warn
         layout = layout_of(trials, pool, options.get("at_once"))
         with show.working("measuring"):
@@ -364,8 +363,7 @@ def tune(
         >>> esbench.tune("quick", algorithm="openai_es", trials=20)  # doctest: +SKIP
     """
     from esbench.core.settings import MOST
-    from esbench.engine.worker_pool import WorkerPool
-    from esbench.experiment.engines import schedule
+    from esbench.experiment.engines import local_engine, schedule
     from esbench.experiment.run_grid import run_grid
     from esbench.experiment.trials import latest_start
     from esbench.grids.compose import parse_seeds
@@ -385,12 +383,14 @@ def tune(
         )
     seeds = tuple(parse_seeds(tuning_seeds, "--tuning-seeds"))
     search = Search(seeds, sampler, sampler_seed, RUNGS[-1:] if no_pruning else RUNGS)
-    schedule((), WorkerPool(workers).size, at_once)  # refuses wrong numbers before it writes
     root = Path("results/tuning") / typed.name if out is None else Path(out)
     labeled = expanded(typed, source, latest_start(typed.init_from))
-    require_trusted_start([each.spec for each in itertools.islice(labeled, 1)], options)
+    specs = [each.spec for each in labeled]
+    schedule((), local_engine(workers, specs).size, at_once)  # refuses wrong numbers in time
+    require_trusted_start(specs[:1], options)
     studies = open_studies(typed, source, search, root, storage)
-    with WorkerPool(workers) as pool:
+    with local_engine(workers, specs) as pool:
+        pool.notice = show.warn
 
         def play(todo: Sequence[Trial], title: str) -> list[Outcome]:
             show.say(title)

@@ -35,6 +35,7 @@ from esbench.core.json_text import Json
 
 TRUSTED: Final[set[str]] = set()  # names that the user of this process has given
 FOLDERS: Final[list[str]] = []  # searched for user code after ``sys.path``
+REMEDY: Final = "expected workers=0, which plays in this process, or it in a file such as mine.py"
 _WRITES_FILES: Final = "RecordVideo"
 
 
@@ -101,7 +102,7 @@ def import_object(kind: str, name: str, base: type = object, or_function: bool =
         if part not in known and module_name == "__main__":
             raise UsageError(
                 f"{kind} {name!r}: other processes cannot import what a notebook, a prompt or a "
-                "file without a module's name defines; expected it in a file such as mine.py"
+                f"file without a module's name defines; {REMEDY}"
             )
         if part not in known:
             public = [key for key in known if not key.startswith("_")]
@@ -173,6 +174,11 @@ def import_name(kind: str, cls: type) -> str:
         )
     is_own = cls.__module__ in {"__main__", "__mp_main__"}
     return f"{script_name() if is_own else cls.__module__}:{cls.__qualname__}"
+
+
+def is_interactive() -> bool:
+    """Whether this is a notebook or a prompt, what it defines being unknown to other processes."""
+    return getattr(sys.modules["__main__"], "__file__", None) in {None, "<stdin>"}
 
 
 def script_name() -> str:

@@ -1,7 +1,7 @@
 """The interfaces of what plays the episodes of jobs, and of the nodes of a cluster.
 
-An engine is a pool of local processes, or plays on nodes. A node runs a server, whose methods are
-called without waiting for them.
+An engine is a pool of local processes, the calling process, or plays on nodes. A node runs a
+server, whose methods are called without waiting for them.
 """
 
 from __future__ import annotations
@@ -140,6 +140,7 @@ class Engine(ABC):
 
     Attributes:
         is_local: whether trials side by side may use as many workers of their own instead.
+        is_here: whether the calling process itself plays, which nothing can end from outside.
         slots: the largest number of environments per worker.
         cpu_time_s, watch: CPU time of all workers in jobs, and the seconds of each part of a job.
         progress: called during a job with the number of its episodes that are done, and of all.
@@ -147,6 +148,7 @@ class Engine(ABC):
     """
 
     is_local: ClassVar[bool] = True
+    is_here: ClassVar[bool] = False
 
     def __init__(self, slots: int) -> None:
         self.slots = slots

@@ -11,16 +11,42 @@ import numpy as np
 from esbench.core.errors import UsageError
 from esbench.core.flat_spaces import Array, Space, packed
 from esbench.core.seeding import Purpose, episode_seed
+from esbench.core.user_code import REMEDY, is_interactive, names_in
 from esbench.environments.backends.backend import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.behaviors.behavior import Behavior, behavior_class
 from esbench.environments.simulator_log import silenced
+from esbench.environments.specifications import registered_by
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.normalization import Normalizer, policy_inputs
 from esbench.policies.policy import POLICIES, Policy, Rows
 from esbench.policies.spaces import Actions, Observations
 
 SPACING: Final = 8  # steps between the observations of a reference batch, which are then distinct
+
+
+def only_here(environment: EnvironmentSpec, policy: PolicySpec | None = None) -> str:
+    """What workers cannot import, in words, because a notebook or a prompt defines it.
+
+    Empty if there is no such thing.
+    """
+    if not is_interactive():
+        return ""
+    for kind, spec in ("environment", environment), ("policy", policy):
+        for name in names_in({} if spec is None else spec.model_dump(mode="json")):
+            if name.startswith("__main__:"):
+                return f"{kind} {name!r}"
+    is_own = registered_by(environment.id) == "__main__"
+    return f"environment {environment.id!r}" if is_own else ""
+
+
+def require_importable(environment: EnvironmentSpec, policy: PolicySpec | None = None) -> None:
+    """Raises UsageError for an environment or a policy that is ``only_here``."""
+    if found := only_here(environment, policy):
+        raise UsageError(
+            f"{found} is defined in a notebook or at a prompt, where worker processes do not find "
+            f"it; {REMEDY}"
+        )
 
 
 @final

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 from esbench.core.errors import (
     USER_CODE_ERRORS,
     EnvironmentFailedError,
+    EsbenchError,
     UsageError,
     UserCodeError,
     limit_error,
@@ -138,16 +139,21 @@ def worker_main(parent: Parent) -> None:
         except ParentGoneError:
             raise
         except BaseException as error:  # of user code, which may raise anything
-            # While it loads, this is no usage error: the trainer has made the environment.
-            loads, is_usage = isinstance(message, Configure), isinstance(error, UsageError)
-            if loads and (limit := limit_error(error)):
-                parent.send(limit)
-            elif is_usage and not (loads or isinstance(error, UserCodeError)):
-                parent.send(UsageError(str(error)))
-            else:
-                text = str(error) if is_usage else reason(error)
-                details = printable(traceback.format_exc())
-                parent.send(EnvironmentFailedError(text, details))
+            parent.send(failure(error, loads=isinstance(message, Configure)))
+
+
+def failure(error: BaseException, loads: bool) -> EsbenchError:
+    """What is reported of an exception that making or playing an environment has raised.
+
+    While it ``loads``, this is no usage error: the trainer has made the environment.
+    """
+    is_usage = isinstance(error, UsageError)
+    if loads and (limit := limit_error(error)):
+        return limit
+    if is_usage and not (loads or isinstance(error, UserCodeError)):
+        return UsageError(str(error))
+    text = str(error) if is_usage else reason(error)
+    return EnvironmentFailedError(text, printable(traceback.format_exc()))
 
 
 def _play(player: Player, episodes: Sequence[Task | Suspended], parent: Parent) -> None:

@@ -37,7 +37,7 @@ from esbench.engine.child_process import DESCRIPTORS, Child, end, wait_for
 from esbench.engine.engine import Engine, Question
 from esbench.engine.jobs import EpisodeResult, Episodes, Job, Task, collect
 from esbench.engine.player import Suspended
-from esbench.engine.setup import Setup
+from esbench.engine.setup import Setup, require_importable
 from esbench.engine.worker import (
     Answer,
     Ask,
@@ -148,6 +148,7 @@ class WorkerPool(Engine):
         wanted = Configure(setup, setup.useful_slots(self.slots), str(log or os.devnull))
         if wanted == self._configuration:
             return
+        require_importable(setup.environment, setup.policy)
         self._configuration = wanted
         try:
             self._halt()
@@ -254,6 +255,7 @@ class WorkerPool(Engine):
 
     def ask(self, questions: Sequence[Question], environment: EnvironmentSpec) -> list[Any]:
         """As the base class says; a worker that has died is replaced."""
+        require_importable(environment)
         extra: list[_Worker] = []
         try:
             self._halt()

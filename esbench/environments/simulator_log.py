@@ -71,8 +71,8 @@ HANDLING: Final = Handling()
 load_within("mujoco", HANDLING.loading)
 
 
-def log_once() -> None:
-    """Print each distinct warning of this process once to stderr, which a worker's log holds."""
+def once_to_stderr() -> Callable[[str], None]:
+    """A handler that prints each distinct warning once to stderr, which a log may hold."""
     seen: set[str] = set()
 
     def handle(message: str) -> None:
@@ -81,18 +81,29 @@ def log_once() -> None:
             seen.add(kind)
             print(f"MuJoCo: {message.strip()}", file=sys.stderr, flush=True)  # noqa: T201
 
-    HANDLING.use(handle)
+    return handle
+
+
+def log_once() -> None:
+    """Print each distinct warning of this process once to stderr, which a worker's log holds."""
+    HANDLING.use(once_to_stderr())
+
+
+@contextlib.contextmanager
+def handled(handler: Callable[[str], None]) -> Iterator[None]:
+    """A block whose messages of MuJoCo go to ``handler``."""
+    before = HANDLING.use(handler)
+    try:
+        yield
+    finally:
+        HANDLING.use(before)
 
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    before = HANDLING.use(lambda message: None)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=UserWarning, module="gymnasium")
-            yield
-    finally:
-        HANDLING.use(before)
+    with handled(lambda message: None), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="gymnasium")
+        yield
 
 
 silenced: Final = Jointly(_without_warnings)

@@ -226,6 +226,12 @@ def registered(environment_id: str) -> EnvSpec | None:
         return None
 
 
+def registered_by(environment_id: str) -> str:
+    """The module that registers a name; empty if the name is not registered."""
+    spec, name = registered(environment_id), environment_id.rpartition(":")[2]
+    return next((m for m, each in _registrations(name).items() if each.spec is spec), "")
+
+
 def module_of(environment_id: str) -> str:
     """The module of an environment's class; empty if the name is not registered."""
     spec = registered(environment_id)

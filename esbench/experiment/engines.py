@@ -7,11 +7,12 @@ other on all workers. The results do not depend on the schedule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final, get_args
 
-from esbench.core.errors import UsageError, require_choice, shown
+from esbench.core.errors import UsageError, require_choice, require_integer, shown
+from esbench.core.settings import MOST
 from esbench.core.units import counted
 from esbench.grids.trial_spec import TrialSpec
 
@@ -29,7 +30,7 @@ class EngineChoice:
 
     Attributes:
         name: "local" for processes of this machine, or "ray".
-        workers: worker processes, per node with "ray"; default one per core.
+        workers: worker processes, per node with "ray"; default one per core, 0 for none.
         address: HOST:PORT of a Ray cluster; None starts a Ray of this machine alone.
         allow_mixed: also use nodes with other versions, processors or user code.
 
@@ -45,8 +46,8 @@ class EngineChoice:
     def __post_init__(self) -> None:
         require_choice("engine", self.name, get_args(EngineName))
 
-    def open(self) -> Engine:
-        """The engine, which the caller closes.
+    def open(self, specs: Iterable[TrialSpec] = ()) -> Engine:
+        """The engine for trials, which the caller closes.
 
         Raises:
             UsageError: the options do not fit together, or the engine is not available.
@@ -58,9 +59,29 @@ class EngineChoice:
         if self.address is not None or self.allow_mixed:
             option = "allow_mixed" if self.address is None else f"address {self.address}"
             raise UsageError(f"{option}: expected the engine 'ray', not 'local'")
-        from esbench.engine.worker_pool import WorkerPool
+        return local_engine(self.workers, specs)
 
-        return WorkerPool(self.workers)
+
+def local_engine(workers: int | None, specs: Iterable[TrialSpec] = ()) -> Engine:
+    """Workers on this machine, or this process in place of 0 workers.
+
+    By default, this process plays ``specs`` if it alone knows an environment or a policy of them.
+    Only a notebook or a prompt reads them. UsageError for a wrong number.
+    """
+    from esbench.core.user_code import is_interactive
+    from esbench.engine.setup import only_here
+    from esbench.engine.this_process import ThisProcess
+    from esbench.engine.worker_pool import WorkerPool
+
+    if workers is not None:
+        require_integer("workers", workers, 0, MOST)
+    if workers == 0:
+        return ThisProcess()
+    own = (only_here(spec.environment, spec.policy) for spec in specs)
+    if workers is None and is_interactive() and (found := next(filter(None, own), "")):
+        reason = f"{found} is defined here, so this process plays the episodes, as with workers=0"
+        return ThisProcess(reason=reason)
+    return WorkerPool(workers)
 
 
 FEW_STEPS: Final = 200_000  # of all trials: too few to start more processes for

@@ -79,6 +79,8 @@ def run_grid(
 def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = None) -> Schedule:
     """How the trials that are not done share the workers; UsageError for a wrong ``at_once``."""
     specs = [trial.spec for trial in trials if not trial.is_done]
+    if engine.is_here and at_once not in {None, 1}:
+        raise UsageError(f"at_once = {at_once}: expected 1 with workers=0, which is one process")
     if (machines := engine.machines()) is None:
         return schedule([spec.budget.env_steps for spec in specs], engine.size, at_once)
     found = schedule_on_nodes(specs, engine.size, machines.count)
@@ -97,8 +99,14 @@ def _groups(
 ) -> list[tuple[Sequence[Trial], Layout, Nodes | None]]:
     """Trials for other processes, their layout, and the nodes of a cluster if they run there.
 
-    UsageError if a callback is a plain function, where these processes are needed.
+    UsageError if a callback is a plain function, where these processes are needed, or if they are
+    needed and there are none.
     """
+    if limited and pool.is_here:
+        raise UsageError(
+            "episode_timeout or trial_timeout with workers=0: expected worker processes, which can "
+            "be ended"
+        )
     chosen = layout_of(todo, pool, at_once)
     if chosen.is_on_nodes and (machines := pool.machines()):
         _named(callbacks, "trials on nodes")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import gymnasium
 import numpy as np
@@ -15,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 from esbench.agents.acting import ActingPolicy, Environment, in_space
 from esbench.agents.agent import Agent, WeightedAgent
 from esbench.core.errors import TrainingError, UsageError, shown
+from esbench.core.one_thread import one_thread
 from esbench.engine.jobs import Job
 from esbench.engine.setup import Setup
 from esbench.environments.episode_check import require_end
@@ -160,21 +159,12 @@ class TrainedPolicy(Trained):
         self.__dict__.update(state)
         self._prepare()
 
-    @contextlib.contextmanager
-    def _one_thread(self) -> Iterator[None]:
-        """A block with one thread, as in a worker: with several, BLAS can round otherwise.
-
-        The limit is a setting of the process, so the policies of several threads take turns.
-        """
-        with TURNS, self._libraries.limit(limits=1):
-            yield
-
     def __repr__(self) -> str:
         return f"<TrainedPolicy of {self.environment.id}, generation {self.generation}>"
 
     def reset(self) -> None:
         """Forget the episode; call it at the start of every episode."""
-        with self._one_thread():
+        with one_thread(self._libraries):
             self._batch.load(0, self.parameters)
 
     def act(self, observation: Any) -> Any:
@@ -200,7 +190,10 @@ class TrainedPolicy(Trained):
         rows = self._observations.encode(
             seen[np.newaxis] if isinstance(seen, np.ndarray) else [seen]
         )
-        with self._one_thread(), np.errstate(over="ignore", invalid="ignore"):  # ``act`` reports it
+        with (
+            one_thread(self._libraries),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):  # ``act`` reports it
             found: Rows = self._batch.forward(policy_inputs(rows, self.normalizer))[0]
         return found
 
@@ -311,6 +304,3 @@ class TrainedAgent(Trained):
                 "expected a search or an agent of Stable-Baselines3"
             )
         return self._agent.module()
-
-
-TURNS: Final = threading.RLock()

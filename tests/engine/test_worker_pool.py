@@ -19,8 +19,10 @@ from esbench.core.noise import GaussianNoise
 from esbench.core.population import SampledPopulation
 from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.child_process import Child
+from esbench.engine.engine import Engine
 from esbench.engine.jobs import CENTER, Episodes, Job, Task, member_tasks
 from esbench.engine.setup import Setup
+from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool, round_size
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
@@ -43,22 +45,46 @@ def trio() -> Iterator[WorkerPool]:
         yield shared
 
 
-def digests(spec: TrialSpec, pool: WorkerPool) -> list[str]:
+def digests(spec: TrialSpec, pool: Engine) -> list[str]:
     return [record.digest for record in train(spec, pool).history]
 
 
-@pytest.mark.parametrize("environment", ["CartPole-v1", "Hopper-v5", "doubles:Walk-v0"])
+MLP: dict[str, Any] = {"template": "mlp", "hidden": [4], "normalize_observations": True}
+MODULE = {"template": "module", "factory": "every_kind:Network"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "algorithm", "policy"),
+    [
+        ("CartPole-v1", "openai_es", MLP),
+        ("Hopper-v5", "openai_es", MLP),
+        ("doubles:Walk-v0", "openai_es", MLP),
+        ("maze:DeceptiveMaze-v0", "nsr_es", MLP),
+        ("every_kind:Picture-v0", "openai_es", MODULE),
+    ],
+)
 def test_digests_do_not_depend_on_workers_or_slots(
-    make_spec: Spec, pools: dict[tuple[int, int], WorkerPool], environment: str
+    make_spec: Spec,
+    pools: dict[tuple[int, int], WorkerPool],
+    environment: str,
+    algorithm: str,
+    policy: dict[str, Any],
 ) -> None:
-    settings = {"population_size": 14, "num_interactions": 100, "sigma": 0.5}
+    settings = {"population_size": 14, "sigma": 0.5}
+    if algorithm == "openai_es":
+        settings["num_interactions"] = 100
+    steps = 1 if policy is MODULE else 2000
     table = {"max_episode_steps": "adaptive", "episodes_per_member": 2}
-    budget = {"env_steps": 2000}
     spec = make_spec(
-        environment, settings=settings, environment={environment: table}, budget=budget
+        environment,
+        algorithm,
+        settings=settings,
+        environment={environment: table},
+        budget={"env_steps": steps},
+        policy=policy,
     )
-    results = [digests(spec, pool) for pool in pools.values()]
-    assert len(results[0]) >= 2
+    results = [digests(spec, engine) for engine in (*pools.values(), ThisProcess(slots=5))]
+    assert len(results[0]) >= min(2, steps)
     assert all(result == results[0] for result in results[1:])
 
 

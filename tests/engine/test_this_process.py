@@ -1,0 +1,253 @@
+"""Training in the calling process, as with workers=0 and for what a notebook defines."""
+
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from command_line import Run
+from doubles import Walk
+from trainers import results
+
+import esbench as public
+from esbench.core.errors import EnvironmentFailedError, UsageError
+from esbench.engine.this_process import ThisProcess
+from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.search_trainer import SearchTrainer
+from esbench.grids.trial_spec import TrialSpec
+
+Spec = Callable[..., TrialSpec]
+SMALL: dict[str, Any] = {
+    "population_size": 6,
+    "policy": {"template": "linear"},
+    "budget": {"generations": 3},
+    "evaluation": {"episodes": 2},
+}
+GRID = {
+    "environments": ["Cell-v0"],
+    "algorithms": {"openai_es": {"population_size": 6}},
+    "seeds": [0],
+    "budget": {"generations": 2},
+    "evaluation": {"episodes": 2},
+    "policy": {"template": "linear"},
+}
+
+
+class Cell(Walk):
+    """What a cell of a notebook defines; ``at_step`` is called in every step."""
+
+    at_step = staticmethod(lambda: None)
+
+    def step(self, action: Any) -> Any:
+        self.at_step()
+        return super().step(action)
+
+
+class Net(torch.nn.Linear):
+    """A network of a cell."""
+
+
+class Twice(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper of a cell."""
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """As in a notebook, the main module has no file, and has defined the classes."""
+    main = ModuleType("__main__")
+    for cls in (Cell, Net, Twice):
+        monkeypatch.setattr(cls, "__module__", "__main__")
+        vars(main)[cls.__name__] = cls
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.chdir(tmp_path)
+    exec("import gymnasium; gymnasium.register('Cell-v0', Cell, max_episode_steps=50)", vars(main))
+    yield
+    del gymnasium.registry["Cell-v0"]
+
+
+@pytest.fixture
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: WorkerPool) -> None:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(WorkerPool, "start", start)
+
+
+@pytest.mark.usefixtures("notebook", "no_workers")
+@pytest.mark.parametrize("workers", [None, 0])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"policy": Net},
+        {"env": "CartPole-v1", "policy": Net},
+        {"environment": {"wrappers": [{"wrapper": "__main__:Twice"}]}},
+    ],
+)
+def test_what_a_notebook_defines_is_trained_without_workers(
+    changes: dict[str, Any], workers: int | None
+) -> None:
+    options = {"env": "Cell-v0", "workers": workers, **SMALL, **changes}
+    with public.make_trainer("openai_es", **options) as trainer:
+        notices: list[str] = []
+        trainer._pool.notice = notices.append
+        trainer.train()
+        assert trainer.progress.generation == 3
+        assert trainer.evaluate().returns.size == 2
+    assert len(notices) == (workers is None)  # says that no worker plays
+
+
+@pytest.mark.usefixtures("notebook", "no_workers")
+def test_a_grid_of_a_notebook_is_trained_scored_and_verified_without_workers() -> None:
+    frame = public.run(GRID, out="out", quiet=True)
+    assert frame["status"].tolist() == ["done"]
+    (score,) = public.evaluate("out", every=True).values()
+    assert getattr(score, "identical", False)
+    (report,) = public.verify("out")
+    assert report.outcome == "identical"
+    public.check_environment("Cell-v0")
+    assert public.plan(GRID, out="new").seconds > 0
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "environment 'Cell-v0'"),
+        ({"env": "CartPole-v1", "policy": Net}, "policy '__main__:Net'"),
+        (
+            {"environment": {"wrappers": [{"wrapper": "__main__:Twice"}]}},
+            "environment '__main__:Twice'",
+        ),
+    ],
+)
+def test_workers_refuse_what_a_notebook_defines_and_name_the_remedy(
+    changes: dict[str, Any], name: str
+) -> None:
+    with (
+        public.make_trainer("snes", **{"env": "Cell-v0", "workers": 1, **SMALL, **changes}) as one,
+        pytest.raises(UsageError) as caught,
+    ):
+        one.train()
+    assert name in str(caught.value)
+    assert "workers=0" in str(caught.value)
+    assert "mine.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--episode-timeout", "5"),
+        ("--trial-timeout", "5"),
+        ("--at-once", "2"),
+        ("--engine", "ray"),
+        ("--workers", "-1"),
+    ],
+)
+def test_what_needs_workers_is_refused_without_them(esbench: Run, option: str, value: str) -> None:
+    trials = ("--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0-1", "--out", "out")
+    code, out, err = esbench("run", *trials, "--workers", "0", option, value)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert not Path("out").exists()
+
+
+@contextlib.contextmanager
+def at_step(number: int, call: Callable[[], object]) -> Iterator[None]:
+    """A block in which a step of ``Cell`` calls a function."""
+    left = iter(range(number))
+
+    def count() -> None:
+        if next(left, None) is None:
+            Cell.at_step = staticmethod(lambda: None)
+            call()
+
+    Cell.at_step = staticmethod(count)
+    try:
+        yield
+    finally:
+        Cell.at_step = staticmethod(lambda: None)
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize("error", [ZeroDivisionError("oops"), SystemExit(3)])
+def test_an_error_of_an_environment_names_it_and_its_line_and_training_can_go_on(
+    make_spec: Spec, error: BaseException
+) -> None:
+    spec = make_spec("Cell-v0")
+
+    def fail() -> None:
+        raise error
+
+    whole, trainer = SearchTrainer(spec, ThisProcess()), SearchTrainer(spec, ThisProcess())
+    whole.train()
+    with at_step(30, fail), pytest.raises(EnvironmentFailedError) as caught:
+        trainer.train()
+    for part in (type(error).__name__, "'Cell-v0'", "test_this_process.py"):
+        assert part in str(caught.value)
+    assert caught.value.__cause__ is error
+    trainer.train()
+    assert results(trainer) == results(whole)
+
+
+@pytest.mark.usefixtures("notebook")
+def test_an_interrupt_within_a_step_saves_the_trial_and_changes_no_bit() -> None:
+    grid = {**GRID, "budget": {"generations": 4}}
+
+    def interrupt_soon(record: Any) -> None:
+        if record.generation == 2:
+            Cell.at_step = staticmethod(lambda: signal.raise_signal(signal.SIGINT))
+
+    public.run(grid, out="whole", quiet=True)
+    with at_step(10**9, print), pytest.raises(KeyboardInterrupt):
+        public.run(grid, out="out", quiet=True, callback=interrupt_soon)
+    (trial,) = public.status(grid, out="out")
+    assert (trial.status, trial.generation) == ("partial", 2)
+    public.run(grid, out="out", quiet=True)
+    found = [next(Path(name).rglob("result.json")).read_text() for name in ("whole", "out")]
+    first, second = (json.loads(text)["digest"] for text in found)
+    assert first == second
+
+
+DIFFERS = """
+import os
+from doubles import Walk
+import gymnasium
+
+class Mine(Walk):
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        return observation * 0 + os.getpid() % 10007, info
+
+gymnasium.register("Differs-v0", Mine, max_episode_steps=5)
+"""
+
+
+def test_an_environment_that_differs_between_processes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "differing_here.py").write_text(DIFFERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"env": "differing_here:Differs-v0", "workers": 0, **SMALL}
+    with (
+        public.make_trainer("snes", **options) as trainer,
+        pytest.raises(UsageError, match="two processes"),
+    ):
+        trainer.train()
+
+
+def test_output_of_an_environment_goes_to_the_log_of_its_trial(
+    esbench: Run, tmp_path: Path
+) -> None:
+    options = ("--seeds", "0", "--env-steps", "300", "--out", "out", "--quiet")
+    trials = ("--env", "doubles:Chatty-v0", "--algorithm", "snes", *options)
+    small = ("--set", "policy.hidden=[2]", "--set", "evaluation.episodes=2")
+    code, out, err = esbench("run", *trials, *small, "--workers", "0")
+    assert (code, "hello from Python" in out + err) == (0, False)
+    assert "hello from Python" in next(tmp_path.rglob("log.txt")).read_text()
