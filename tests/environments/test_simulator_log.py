@@ -72,7 +72,7 @@ def test_messages_have_the_handler_of_a_worker_whenever_mujoco_is_imported(impor
     code, out, _ = run_in({"PYTHONPATH": os.pathsep.join(sys.path)}, "-c", script)
     assert (code, out.split()) == (
         0,
-        ["log_once.<locals>.handle", "_without_warnings.<locals>.<lambda>"],
+        ["once_to_stderr.<locals>.handle", "_without_warnings.<locals>.<lambda>"],
     )
 
 
