@@ -14,6 +14,7 @@ import pytest
 import torch
 from command_line import Run
 from doubles import Walk
+from threadpoolctl import threadpool_info, threadpool_limits
 from trainers import results
 
 import esbench as public
@@ -194,6 +195,19 @@ def test_an_error_of_an_environment_names_it_and_its_line_and_training_can_go_on
     assert caught.value.__cause__ is error
     trainer.train()
     assert results(trainer) == results(whole)
+
+
+@pytest.mark.usefixtures("notebook")
+def test_episodes_are_played_with_one_thread(make_spec: Spec) -> None:
+    threads = set[int]()
+
+    def look() -> None:
+        threads.update(each["num_threads"] for each in threadpool_info())
+
+    with at_step(0, look), threadpool_limits(2):
+        SearchTrainer(make_spec("Cell-v0"), ThisProcess()).train()
+        assert max(each["num_threads"] for each in threadpool_info()) == 2
+    assert threads == {1}
 
 
 @pytest.mark.usefixtures("notebook")
