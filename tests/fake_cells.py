@@ -31,6 +31,7 @@ def make_cell(
     seeds: int = 10,
     unfinished: int = 0,
     env_steps: float = 3e6,
+    budget: int = 3_000_000,
     wall_time_s: float = 185.0,
     tail: float = math.nan,
     random: float | None = None,
@@ -46,7 +47,10 @@ def make_cell(
     runs = tuple(
         Run(
             seed=seed,
-            description={"spec": SPEC, "command": commands[seed % len(commands)]},
+            description={
+                "spec": {**SPEC, "budget": {**SPEC["budget"], "env_steps": budget}},
+                "command": commands[seed % len(commands)],
+            },
             done=seed < seeds,
             known_scores={"mean": score, "tail": tail} if seed < seeds else {},
             env_steps=env_steps,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeAlias, final
 
@@ -52,6 +52,8 @@ class Cost:
         loading: The part of that time in which environments are made [s].
         generations: The fewest generations that the steps of a budget buy, by algorithm.
         deterministic: Whether seeds make no difference to episodes, if work is left.
+        excess: The share of its budget by which the last generation of a search may exceed it, if
+            its episodes are as long as they can be, by algorithm.
     """
 
     environment: str
@@ -62,6 +64,7 @@ class Cost:
     loading: float
     generations: dict[str, int]
     deterministic: bool = False
+    excess: dict[str, float] = field(default_factory=dict)
 
     @property
     def steps_per_second(self) -> float | None:
@@ -110,6 +113,7 @@ def costs(trials: Sequence[Trial], pool: Engine) -> list[Cost]:
 def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> Cost:
     steps, seconds, loading = 0, 0.0, 0.0
     generations: dict[str, int] = {}
+    excess: dict[str, float] = {}
     for group in groups:  # one group per policy, and one per agent
         left = [(trial, *found) for trial in group if (found := _left(trial))[0]]
         if not left:
@@ -119,7 +123,13 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
         except TrainingError as error:
             raise TrainingError(f"{environment}: {error}") from error
         specs = {trial.labels["algorithm"]: trial.spec for trial, *_ in left}
-        episodes = {n: _episodes(s, pool, length) for n, s in specs.items() if s.policy}
+        episodes: dict[str, int] = {}
+        for name, spec in specs.items():
+            if spec.policy is not None:
+                number, most = _episodes(spec, pool), longest(spec) or length
+                episodes[name] = number(length)
+                share = number(most) * most / spec.budget.env_steps
+                excess[name] = max(share, excess.get(name, 0.0))
         ahead = 0
         for trial, count, rows in left:
             name, settings = trial.labels["algorithm"], trial.spec.algorithm.settings
@@ -137,18 +147,33 @@ def _cost(environment: str, groups: Sequence[Sequence[Trial]], pool: Engine) -> 
     trials = [trial for group in groups for trial in group]
     done = sum(trial.is_done for trial in trials)
     deterministic = bool(steps and pool.is_deterministic(trials[0].spec.environment))
-    return Cost(environment, len(trials), done, steps, seconds, loading, generations, deterministic)
+    return Cost(
+        environment, len(trials), done, steps, seconds, loading, generations, deterministic, excess
+    )
 
 
-def _episodes(spec: TrialSpec, pool: Engine, length: float) -> int:
-    """The number of episodes of a generation if they take ``length`` steps."""
+def longest(spec: TrialSpec) -> int | None:
+    """The steps after which every training episode ends, at the latest; None without a limit."""
+    cut = spec.environment.max_episode_steps
+    if isinstance(cut, tuple):
+        cut = max(limit for _, limit in cut)
+    limit = time_limit(spec.environment.id, spec.environment.kwargs)
+    return min((each for each in (cut, limit) if isinstance(each, int)), default=None)
+
+
+def _episodes(spec: TrialSpec, pool: Engine) -> Callable[[float], int]:
+    """The number of episodes of a generation by the steps that each of them takes."""
     with SearchTrainer(spec, pool) as trainer:
         job, growth = trainer.next_job(), trainer.algorithm.plan.growth
     first = len(job.population or (0,)) * job.episodes
     steps, episodes = growth.num_interactions, growth.min_episodes
-    grown = first * max(1, math.ceil(steps / max(1, length * first)), math.ceil(episodes / first))
     most = math.inf if growth.size_max is None else growth.size_max * job.episodes
-    return int(max(first, min(grown, most)))
+
+    def number(length: float) -> int:
+        wanted = math.ceil(steps / max(1, length * first)), math.ceil(episodes / first)
+        return int(max(first, min(first * max(1, *wanted), most)))
+
+    return number
 
 
 def _bought(spec: TrialSpec, length: float, episodes: int) -> int:

@@ -28,6 +28,7 @@ from esbench.core.units import (
 )
 from esbench.grids.trial_spec import value_text
 from esbench.publish.catalog import NOT_SET, CatalogEntry, example, settings_of
+from esbench.results.overspending import planned_text
 from esbench.results.statistics.judgment import MARGIN, GateRules, Verdict, seeds_to_fail
 
 if TYPE_CHECKING:  # slow to import
@@ -136,6 +137,8 @@ def print_costs(costs: Sequence[Cost], layout: Schedule, root: Path) -> None:
     for cost in costs:
         if cost.deterministic:
             show(Text(f"{cost.environment}: {DETERMINISTIC}", "yellow"))
+        if over := planned_text(cost.excess):
+            show(Text(f"{cost.environment}: {over}", "yellow"))
         few: dict[int, list[str]] = {}
         for algorithm, generations in cost.generations.items():
             if generations < FEW_GENERATIONS:

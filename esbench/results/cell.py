@@ -19,6 +19,7 @@ from esbench.core.json_text import Json
 from esbench.grids.environment_files import PublishedScore, Scores
 from esbench.grids.stored_spec import stored_spec
 from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten
+from esbench.results.overspending import excess_of, require_within_budget
 from esbench.results.run import Run, Variety
 from esbench.results.statistics.estimates import (
     EpisodeStatistic,
@@ -35,7 +36,6 @@ from esbench.store.trial_folder import TrialFolder
 SAME_TRAINING: Final = (
     "all seeds gave the same training and the same score; does the code use its seed?"
 )
-TOLERATED: Final = 0.05  # of a budget; an update of an agent may need many steps
 
 
 @final
@@ -191,12 +191,8 @@ class Cell(NamedCell):
 
     @property
     def overspent(self) -> float:
-        """The share of its budget by which an agent exceeded it, the largest of the runs.
-
-        0 for a search, which may only finish its last generation.
-        """
-        spent = max((run.env_steps for run in self.done), default=0)
-        return max(0.0, spent / self.budget - 1) if self.is_agent else 0.0
+        """The share of its budget by which training exceeded it, the largest of the runs."""
+        return max((excess_of(run.env_steps, self.budget) for run in self.done), default=0.0)
 
     @property
     def variety(self) -> Variety:
@@ -326,18 +322,14 @@ def normalized_scores(found: Sequence[Cell]) -> dict[str, dict[str, list[float]]
 
 
 def require_comparable(found: Sequence[Cell]) -> None:
-    """Raises UsageError if a seed was run twice, or an agent spent more steps than its budget."""
+    """Raises UsageError if a seed was run twice, or training went too far beyond its budget."""
     for cell in found:
         if cell.twice:
             raise UsageError(
                 f"{cell.twice[0]} and {cell.twice[1]} hold the same trial; expected a folder with "
                 "one of them"
             )
-        if cell.overspent > TOLERATED:
-            raise UsageError(
-                f"{cell.title} took {cell.overspent:.0%} more environment "
-                "steps than its budget; expected an agent that ends at env_steps"
-            )
+        require_within_budget(cell.title, cell.overspent)
 
 
 def variant_of(spec: Json) -> str:

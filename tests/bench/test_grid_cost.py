@@ -40,17 +40,17 @@ LIMITS = {"CartPole-v1": {"max_episode_steps": [[0, 10], [1_000, 25], [3_000, 50
 
 
 @pytest.mark.parametrize(
-    ("budget", "settings", "length", "environment", "generations"),
+    ("budget", "settings", "length", "environment", "generations", "excess"),
     [
-        ({"env_steps": 200}, {}, 10.0, {}, 1),
-        ({"env_steps": 641}, {"population_size": 64}, 10.0, {}, 2),
+        ({"env_steps": 200}, {}, 10.0, {}, 1, 50),
+        ({"env_steps": 641}, {"population_size": 64}, 10.0, {}, 2, 64 * 500 / 641),
         # A schedule of longer and longer episodes: 200 steps each; then those of 25 x 20; the last
         # stage begins at 3,000, 1,000 steps each, rounded up; episodes that end by themselves.
-        ({"env_steps": 1_000}, {}, 10.0, LIMITS, 5),
-        ({"env_steps": 6_100}, {}, 10.0, LIMITS, 5 + 4 + 4),
-        ({"env_steps": 3_600}, {}, 9.0, LIMITS, 20),
+        ({"env_steps": 1_000}, {}, 10.0, LIMITS, 5, 1),
+        ({"env_steps": 6_100}, {}, 10.0, LIMITS, 5 + 4 + 4, 20 * 50 / 6_100),
+        ({"env_steps": 3_600}, {}, 9.0, LIMITS, 20, 20 * 50 / 3_600),
         # Populations that grow: 60 episodes of 10 steps are a multiple of the first 20.
-        ({"env_steps": 20_000}, {"num_interactions": 10_000}, 10.0, {}, 2),
+        ({"env_steps": 20_000}, {"num_interactions": 10_000}, 10.0, {}, 2, 0.5),
     ],
 )
 def test_a_budget_buys_whole_generations(
@@ -61,12 +61,14 @@ def test_a_budget_buys_whole_generations(
     length: float,
     environment: dict[str, Any],
     generations: int,
+    excess: float,
 ) -> None:
     monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, length))
     algorithms = {"openai_es": {"population_size": 20, **settings}}
     table = {"budget": budget, "algorithms": algorithms, "environment": environment}
     (cost,) = costs_of(make_trials(tmp_path, seeds=[0], **table), 1)
     assert cost.generations == {"openai_es": generations}
+    assert cost.excess == {"openai_es": pytest.approx(excess)}  # of a generation of whole episodes
     assert cost.seconds == pytest.approx(cost.env_steps / 100)
 
 

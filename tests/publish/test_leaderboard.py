@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         in_all(changed("trial.json", lambda c: c["spec"].update(init_from=START))),
         "elsewhere",
     ),
-    "more than the budget": (in_all(respecified(budget={"env_steps": 200})), "goes on after .* 20"),
+    "more than the budget": (in_all(respecified(budget={"env_steps": 400})), "goes on after .* 400"),
     "less than the budget": (in_all(respecified(budget={"env_steps": 9000})), "ends after .* 9000"),
     "a stop": (changed("result.json", stopped="good enough"), "callback"),
     "a tuning seed": (respecified(seed=1_000_000), "for tuning"),

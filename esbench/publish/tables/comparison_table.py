@@ -32,6 +32,7 @@ from esbench.results.cell import (
     require_comparable,
     seed_scores,
 )
+from esbench.results.overspending import excess_text
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.significance import (
@@ -358,6 +359,9 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
             f"{runs_} diverged. Each counts as the worst of its side and the random policy."
         )
     for pair in pairs:
+        sides = {"A": pair.first.overspent, "B": pair.second.overspent}
+        if over := excess_text(sides):
+            notes.append(f"{_place(pairs, pair)}: {over}")
         if settings := _differences(pair.first, pair.second):
             notes.append(f"{_place(pairs, pair)}: A and B differ in {'; '.join(settings)}.")
     return notes

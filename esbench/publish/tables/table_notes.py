@@ -9,7 +9,8 @@ from typing import Final
 
 from esbench.core.units import counted, format_share, format_steps
 from esbench.publish.tables.render_table import INTERVAL, MADE_BY
-from esbench.results.cell import SAME_TRAINING, TOLERATED, Cell, normalized_scores
+from esbench.results.cell import SAME_TRAINING, Cell, normalized_scores
+from esbench.results.overspending import NOTED, REFUSED, excess_text
 from esbench.results.run import Variety
 from esbench.results.statistics.estimates import (
     MIN_RUNS,
@@ -85,6 +86,8 @@ def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
     if len(budgets) > 1:
         listed = ", ".join(map(format_steps, budgets))
         yield f"different budgets of steps ({listed}). Compare rows of equal budgets only."
+    if over := excess_text({row.name: row.overspent for row in rows}):
+        yield over
     algorithms = {row.algorithm for row in rows}
     given = sorted({row.algorithm for row in rows if row.inherited})
     if given and len(given) < len(algorithms):
@@ -105,9 +108,9 @@ def _of_row(row: Cell) -> Iterator[str]:
         yield f"{SAME_TRAINING} The seeds count as one."
     if row.is_agent:
         yield "an agent of another library or of your own. The same seed may give other bits."
-    if row.overspent > TOLERATED:
+    if row.overspent >= REFUSED:
         yield f"{row.overspent:.0%} more environment steps than its budget. Not comparable."
-    elif row.is_agent and row.env_steps < (1 - TOLERATED) * row.budget:
+    elif row.is_agent and row.env_steps < (1 - NOTED) * row.budget:
         yield f"{row.env_steps / row.budget:.0%} of its budget of environment steps used."
     if row.variety in VARIETY:
         yield VARIETY[row.variety]
