@@ -146,6 +146,7 @@ def make_trainer(
     record: Literal["members"] | None = None,
     engine: Engine | None = None,
     trust: bool = False,
+    defaults: bool = False,
     **settings: Any,
 ) -> Trainer:
     """Make a trainer. Your settings replace the tuned ones of the environment's file.
@@ -175,6 +176,7 @@ def make_trainer(
         engine: an open ``RayEngine`` to use instead of local workers; trainers may share it, and
             the caller closes it.
         trust: also import the code that the trial of ``init_from`` names.
+        defaults: inherit no tuned settings from the environment's file.
         settings: settings of the algorithm; ``optimizer`` can be a class.
 
     Raises:
@@ -216,6 +218,7 @@ def make_trainer(
         "evaluation": evaluation or {},
         "environment": {env: environment or {}},
         "policy": policy if isinstance(policy, dict) else template,
+        "defaults": defaults,
         "init_from": None if init_from is None else str(init_from),
     }
     if not isinstance(engine, Engine | None):

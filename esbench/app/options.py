@@ -74,6 +74,7 @@ class GridOptions(TypedDict, total=False):
         env_steps: environment steps of training per trial.
         overrides: settings of the grid to override, such as budget.env_steps=1000.
         skip: environments and algorithms to leave out.
+        defaults: inherit no tuned settings of algorithms from the environments' files.
         device: device of a convolutional policy; short for ``overrides`` policy.device=...
     """
 
@@ -83,6 +84,7 @@ class GridOptions(TypedDict, total=False):
     env_steps: int | None
     overrides: Texts
     skip: Texts
+    defaults: bool
     device: Literal["cpu", "cuda"] | None
 
 
@@ -324,6 +326,7 @@ def _changes(options: GridOptions) -> dict[str, Any]:
         "env_steps": options.get("env_steps"),
         "overrides": with_device(options.get("overrides"), options.get("device")),
         "skip": listed(options.get("skip")),
+        "defaults": options.get("defaults", False),
     }
 
 

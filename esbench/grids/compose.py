@@ -14,6 +14,7 @@ from esbench.core.files import safe_name
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import Table
 from esbench.environments.make_environment import require_package
+from esbench.grids.bases import base_of, on_bases
 from esbench.grids.environment_files import environment_table, load_environment
 from esbench.grids.grid_file import Grid, parse_grid, read_grid, with_tables
 from esbench.grids.trial_spec import is_agent, trainer_settings
@@ -36,6 +37,7 @@ def compose_grid(
     env_steps: int | None = None,
     overrides: Sequence[str] = (),
     skip: Sequence[str] = (),
+    defaults: bool = False,
 ) -> tuple[Grid, str]:
     """A grid with changes, and its source.
 
@@ -47,6 +49,7 @@ def compose_grid(
         env_steps: short for ``budget.env_steps=N``.
         overrides: ``key.sub=value``, applied in order.
         skip: environments and algorithms to leave out.
+        defaults: inherit no tuned settings from the environments' files.
 
     Raises:
         UsageError: a name, key or value is wrong.
@@ -80,6 +83,8 @@ def compose_grid(
     if skip:
         table = _skipped(table, skip, source)
         unused |= {*table.get("environment", {})} - {*table["environments"]}
+    if defaults:
+        table = {**table, "defaults": True}
     if not isinstance(grid, dict | None) and changes:
         source += " with these options"
     return parse_grid(table, source, unused), source
@@ -161,12 +166,15 @@ def _chosen(table: Table, names: Sequence[str], source: str) -> Table:
                 f"{expected}"
             )
     left_out = own.keys() - set(names)
+    # A base that stays is a base of what --set makes of it.
+    starting = [name for name in names if name in own and base_of(name, own) in left_out]
+    own, tables = on_bases(own, table.get("environment", {}), starting)
     environment = {
         name: {
             key: _without(value, left_out) if key == "algorithms" else value
             for key, value in changes.items()
         }
-        for name, changes in table.get("environment", {}).items()
+        for name, changes in tables.items()
     }
     return {
         **table,

@@ -1,8 +1,8 @@
 """Expands a grid into trial specifications: every setting is merged, then validated once.
 
 The settings of a trial come, from weak to strong, from the algorithm's and the policy's defaults,
-the environment's file, the grid, and the grid's table for the environment. The table ``policy`` of
-an algorithm is the strongest for its policy.
+the environment's file, unless the grid has ``defaults``, the grid, and the grid's table for the
+environment. The table ``policy`` of an algorithm is the strongest for its policy.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Final, TypeAlias, final
 
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
-from esbench.core.settings import Table, TrainerSettings, parse, untupled
+from esbench.core.settings import Table, parse, untupled
 from esbench.core.toml_text import toml_value
 from esbench.core.user_code import TRUSTED, names_in
 from esbench.environments.backends.backend import check_backend
+from esbench.grids.bases import displacing, policy_on, reserved_keys
 from esbench.grids.environment_files import (
     Scores,
     frozen_scores,
@@ -45,8 +46,6 @@ from esbench.grids.trial_spec import (
 Labels: TypeAlias = dict[str, str]
 
 SCOPE: Final = tuple(Scope.model_fields)
-# Keys of an algorithm's table that are no settings; ``policy`` may be a setting of an agent.
-RESERVED: Final = ("algorithm", "policy", *SCOPE)
 
 
 @final
@@ -178,12 +177,12 @@ class _EnvironmentOfGrid:
                 "'NAME' in its table; a class is 'package.file:Class'"
             )
         model = trainer_settings(name)
-        reserved = {*RESERVED} - ({"policy"} if is_agent(name) else set())
+        reserved = reserved_keys(name)
         given = untupled(model, {k: value for k, value in settings.items() if k not in reserved})
-        given = _displacing(model, given, self.own.get("algorithms", {}).get(key, {}))
-        below = self.file.algorithms.get(name, {})
+        given = displacing(model, given, self.own.get("algorithms", {}).get(key, {}))
+        below = {} if self.grid.defaults else self.file.algorithms.get(name, {})
         for chosen, swept in combinations(given, f"{self.source}: {place}"):
-            values = _displacing(model, below, chosen)
+            values = displacing(model, below, chosen)
             try:
                 typed = parse(model, values, self.source, place)
             except UsageError as error:
@@ -218,8 +217,8 @@ class _EnvironmentOfGrid:
         own_label = str(of_algorithm.get("template", DEFAULT_LABEL))
         for label, table in (self.grid.policies or {own_label: self.grid.policy}).items():
             of_grid = f"policies.{label}" if self.grid.policies else "policy"
-            values = _policy_on(_policy_on(self.file.policy, table), of_environment)
-            values = _policy_on(values, of_algorithm)
+            values = policy_on(policy_on(self.file.policy, table), of_environment)
+            values = policy_on(values, of_algorithm)
             policy = policy_spec(values, self.source, place if of_algorithm else of_grid)
             normalizing = _normalizing(policy, algorithm)
             given = {**table, **of_environment, **of_algorithm}
@@ -264,7 +263,7 @@ def with_settings(spec: TrialSpec, settings: Table, source: str) -> TrialSpec:
     """
     model = type(spec.algorithm.settings)
     below = spec.algorithm.settings.model_dump(mode="json", exclude_unset=True)
-    typed = parse(model, _displacing(model, below, settings), source)
+    typed = parse(model, displacing(model, below, settings), source)
     algorithm = spec.algorithm.model_copy(update={"settings": typed})
     policy = None if spec.policy is None else _normalizing(spec.policy, algorithm)
     return spec.model_copy(update={"algorithm": algorithm, "policy": policy})
@@ -290,20 +289,3 @@ def _require_decided(algorithm: AlgorithmSpec, source: str) -> None:
             f"{source}: policy.normalize_observations: {algorithm.name} with {name} = "
             f"{getattr(settings, name)!r} needs {wanted}; expected {wanted}, or another {name}"
         )
-
-
-def _displacing(model: type[TrainerSettings], below: Table, above: Table) -> Table:
-    """``above`` merged on ``below``, without alternatives of the settings that ``above`` has."""
-    gone = {
-        name
-        for group in model.alternatives
-        if any(key in above for key in group)
-        for name in group
-        if name not in above
-    }
-    return merged({key: value for key, value in below.items() if key not in gone}, above)
-
-
-def _policy_on(below: Table, above: Table) -> Table:
-    """``above`` if it names a template, else its settings merged on ``below``."""
-    return above if "template" in above else merged(below, above)

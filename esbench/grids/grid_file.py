@@ -20,6 +20,7 @@ from esbench.core.settings import Settings, Table, parse, untupled
 from esbench.core.toml_text import toml_key, toml_value
 from esbench.environments.make_environment import wrapper_tables
 from esbench.environments.registration import without_alias
+from esbench.grids.bases import on_bases
 from esbench.grids.environment_files import EnvironmentFile, environment_names, merged
 from esbench.grids.trial_spec import Seed, is_agent
 
@@ -89,13 +90,14 @@ class Grid(GridTables):
         algorithms: label -> settings. The label is the algorithm's name unless the table has a key
             ``algorithm``, so that one algorithm can have several labels. A key ``policy`` is a
             table of changes to the policy; ``seeds`` and ``environments`` replace those of the grid
-            for this algorithm. A list of names stands for tables without settings; a
-            list in a table is a sweep.
+            for this algorithm. A label starts from the table of its algorithm, if there is one. A
+            list of names stands for tables without settings; a list in a table is a sweep.
         policy: replaces the environments' policy if it names a template, else changes settings.
         policies: label -> policy, to compare several.
         budget: changes to the environments' budget.
         evaluation: changes to the environments' evaluation.
         environment: name -> changes to that environment's file, for this grid only, and ``seeds``.
+        defaults: whether algorithms inherit no tuned settings from the environments' files.
         init_from: folder of a trial, or a row of the leaderboard, whose policy every trial starts
             from.
         tune: label -> setting -> its search space for ``esbench tune``, false to leave it out.
@@ -105,6 +107,7 @@ class Grid(GridTables):
     description: str = ""
     seeds: Seeds = (0, 1, 2)
     environments: Environments
+    defaults: bool = False
     init_from: str | None = None
 
 
@@ -147,6 +150,8 @@ def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
     """
     _require_types_of_agents(table)
     grid = _without_aliases(parse(Grid, table, source), unused)
+    algorithms, environment = on_bases(grid.algorithms, grid.environment, grid.algorithms)
+    grid = grid.model_copy(update={"algorithms": algorithms, "environment": environment})
     try:
         _distinct(grid.environments)
     except ValueError as error:

@@ -16,8 +16,9 @@ from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.core.units import counted
 from esbench.core.user_code import own_names
+from esbench.grids.bases import RESERVED
 from esbench.grids.compose import compose_grid
-from esbench.grids.expand import RESERVED, LabeledSpec, expand
+from esbench.grids.expand import LabeledSpec, expand
 from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.figures.across import performance_profile
