@@ -78,8 +78,8 @@ def on_bases(
 
 def _on(model: type[TrainerSettings], below: Table, above: Table) -> Table:
     """The table of a label on that of its base."""
-    policies = below.get("policy"), above.get("policy")
     found = displacing(model, below, above)
-    if all(isinstance(each, dict) for each in policies):
-        found["policy"] = policy_on(*policies)
+    lower, upper = below.get("policy"), above.get("policy")
+    if isinstance(lower, dict) and isinstance(upper, dict):
+        found["policy"] = policy_on(lower, upper)
     return found

@@ -16,7 +16,7 @@ TUNED = {"population_size": 32, "sigma": 0.2, "learning_rate": 0.1, "weight_deca
 ES = {"algorithm": "openai_es"}
 
 
-def trained(algorithms: dict[str, Any], label: str, **changes: Any) -> dict[str, Any]:
+def trained(algorithms: dict[str, Any], label: str, **changes: Any) -> dict[Any, Any]:
     """Environment and seed -> settings and policy of a label, in a grid of two environments."""
     options = {key: changes.pop(key) for key in ("overrides", "skip", "defaults") if key in changes}
     chosen = changes.pop("chosen", ())

@@ -40,13 +40,17 @@ from esbench.publish.leaderboard.submit import (
     command_of_results,
     submit,
 )
+from esbench.publish.leaderboard.suites import read_suite
 from esbench.publish.leaderboard.table import (
     COLUMNS,
+    best_sheet,
     leaderboard_rows,
+    leaderboard_sheet,
     policy_words,
     settings_words,
 )
 from esbench.publish.tables.render_table import records
+from esbench.publish.tables.table_notes import TUNED
 from esbench.results.cell import Cell
 from esbench.results.entries import (
     Entry,
@@ -253,7 +257,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         in_all(changed("trial.json", lambda c: c["spec"].update(init_from=START))),
         "elsewhere",
     ),
-    "more than the budget": (in_all(respecified(budget={"env_steps": 400})), "goes on after .* 400"),
+    "more than the budget": (
+        in_all(respecified(budget={"env_steps": 400})),
+        "goes on after",
+    ),
     "less than the budget": (in_all(respecified(budget={"env_steps": 9000})), "ends after .* 9000"),
     "a stop": (changed("result.json", stopped="good enough"), "callback"),
     "a tuning seed": (respecified(seed=1_000_000), "for tuning"),
@@ -546,3 +553,24 @@ def test_published_rows_are_scaled_by_the_scores_of_their_environments(
             best = scores.references[0]
             scale = entry.cell.reference_score, entry.cell.reference_source
             assert scale == (best.score, best.source), entry.file_name
+
+
+def test_rows_with_the_tuned_settings_of_their_environment_are_marked(
+    published: list[Entry],
+) -> None:
+    rows = leaderboard_rows(selected(published, ["CartPole-v1", "HalfCheetah-v5"]))
+    tuned = {row.entry.file_name: row.tuned for row in rows}
+    sheet = leaderboard_sheet(rows)
+    names = [cells[sheet.header.index("Algorithm")] for cells in sheet.body]
+    assert [TUNED in name for name in names] == [*tuned.values()]
+    assert TUNED not in str(best_sheet(rows))
+    origins = {
+        entry.file_name: origin
+        for suite in ("control", "mujoco-mlp", "classic")
+        for cell in read_suite(suite, [row.entry for row in rows]).cells
+        for entry, origin in cell.entries
+    }
+    assert len(set(origins.values())) > 2
+    for file, origin in origins.items():
+        if origin in ("file", "defaults"):
+            assert tuned[file] == (origin == "file")

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
+from esbench.grids.environment_files import tuned_settings
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.tables.render_table import (
     INTERVAL,
@@ -23,7 +24,15 @@ from esbench.publish.tables.render_table import (
     interval_text,
     make_sheet,
 )
-from esbench.publish.tables.table_notes import ONE_EPISODE, grouped, left_out, seeds_notes
+from esbench.publish.tables.table_notes import (
+    ONE_EPISODE,
+    TUNED,
+    TUNED_NOTE,
+    grouped,
+    left_out,
+    marked,
+    seeds_notes,
+)
 from esbench.results.baselines import OWN_MEAN
 from esbench.results.cell import Cell
 from esbench.results.entries import Entry, place_of
@@ -77,6 +86,13 @@ class LeaderboardRow:
         """The score between the random policy and the reference; NaN without a published one."""
         own = self.entry.cell.reference_source == OWN_MEAN
         return math.nan if own else self.cell.normalized(self.cell.score)
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it has all tuned settings of its algorithm in the environment's file."""
+        wanted = tuned_settings(self.cell.environment, self.entry.algorithm)
+        settings = self.entry.spec["algorithm"]["settings"]
+        return bool(wanted) and all(settings.get(k) == value for k, value in wanted.items())
 
     @property
     def versions(self) -> dict[str, str]:
@@ -138,6 +154,7 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     seeds = [len(row.cell.runs) for row in rows]
     notes = [SCORE_NOTE, *left_out(seeds), CHANCE_NOTE]
     notes += [TERMINAL_COST_NOTE] if terminal else [BEST_NOTE, COST_NOTE]
+    notes += [TUNED_NOTE] * any(row.tuned for row in rows)
     notes += [*seeds_notes(seeds), *one_episode_notes(rows), policies_note(rows)]
     return replace(make_sheet(COLUMNS, rows, hidden), notes=notes)
 
@@ -148,11 +165,17 @@ def best_rows(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
 
 
 def best_sheet(found: Sequence[LeaderboardRow]) -> Sheet:
-    """The table of the best row of each environment; UsageError if there is none."""
+    """The table of the best row of each environment; UsageError if there is none.
+
+    No row stands beside another one of its environment, so none is marked.
+    """
     sheet = leaderboard_sheet(found)
     places = [sheet.header.index(name) for name in BEST_COLUMNS if name in sheet.header]
-    header, *body = [[cells[n] for n in places] for cells in (sheet.header, *sheet.body)]
-    hidden = BEST_NOTE, COST_NOTE, policies_note(found)
+    header, *body = [
+        [cells[n].removesuffix(f" {TUNED}") for n in places]
+        for cells in (sheet.header, *sheet.body)
+    ]
+    hidden = BEST_NOTE, COST_NOTE, TUNED_NOTE, policies_note(found)
     notes = [note for note in sheet.notes if note not in hidden]
     return Sheet(header, body, notes)
 
@@ -221,7 +244,9 @@ def _cost(key: Any, heading: str = "", text: Callable[[Any], str] = str) -> Colu
 
 COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     _own("environment", heading="Environment"),
-    _own("algorithm", heading="Algorithm"),
+    _own("algorithm"),
+    Column("", lambda row: marked(row.cell.algorithm, row.tuned), "Algorithm"),
+    Column("tuned"),
     _own("policy"),
     Column("", lambda row: policy_words(row.entry), "Policy"),
     _own("score", heading="Score", text=format_number),

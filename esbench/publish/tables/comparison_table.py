@@ -25,7 +25,14 @@ from esbench.publish.tables.render_table import (
     make_sheet,
     records,
 )
-from esbench.publish.tables.table_notes import SEED_SCORES, TAIL, left_out, seeds_notes
+from esbench.publish.tables.table_notes import (
+    SEED_SCORES,
+    TAIL,
+    TUNED_NOTE,
+    left_out,
+    marked,
+    seeds_notes,
+)
 from esbench.results.cell import (
     Cell,
     cells_named,
@@ -163,9 +170,9 @@ def _side_columns(key: str, name: Literal["first", "second"]) -> list[Column[Pai
         Column(f"{key}_seeds", lambda pair: pair.comparison.runs[side]),
         Column(
             "",
-            attrgetter(f"comparison.{name}", "comparison.runs"),
+            attrgetter(f"comparison.{name}", f"{name}.inherited", "comparison.runs"),
             f"{key.upper()} (seeds)",
-            lambda value: f"{format_number(value[0])}\n({value[1][side]})",
+            lambda value: f"{marked(format_number(value[0]), value[1])}\n({value[2][side]})",
         ),
     ]
 
@@ -223,6 +230,7 @@ def sheet(sides: Sides, *, tail: bool = False) -> Sheet:
         "P(A > B): probability that a run of A beats one of B, with Newcombe's 95 % interval.",
         "p: two-sided permutation test of the means, Holm-corrected. g: Hedges' effect size.",
         *[f"Tails: of A and B. {TAIL}"] * tail,
+        *[TUNED_NOTE] * any(a.first.inherited or a.second.inherited for a in sides.pairs),
         *sides.notes,
     ]
     return replace(table, body=body, notes=notes)

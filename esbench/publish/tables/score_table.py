@@ -27,6 +27,7 @@ from esbench.publish.tables.render_table import (
 )
 from esbench.publish.tables.table_notes import (
     TAIL,
+    marked,
     overall_notes,
     overall_text,
     reference_text,
@@ -138,7 +139,8 @@ def _of_reference(name: str, missing: str | None) -> Callable[[Cell], Any]:
 
 COLUMNS: Final[tuple[Column[Cell], ...]] = (
     Column("environment", heading="Environment"),
-    Column("algorithm", heading="Algorithm"),
+    Column("algorithm"),
+    Column("", lambda row: marked(row.algorithm, row.inherited), "Algorithm"),
     Column("policy", heading="Policy"),
     Column("score"),
     Column("", None, "Score", _score),
@@ -230,10 +232,12 @@ def _columns(rows: Sequence[Cell], by: str | None, terminal: bool) -> list[Colum
         "Reference": [Column("", None, "Reference", reference, optional=True)]
     }
     if terminal:
-        changed["Algorithm"] = [Column("name", heading="Algorithm")]
+        changed["Algorithm"] = [
+            Column("", lambda row: marked(row.name, row.inherited), "Algorithm")
+        ]
     if by is not None:
         changed["Algorithm"] = [
-            Column("", None, "Algorithm", partial(_shared_name, by=by)),
+            Column("", lambda row: marked(_shared_name(row, by), row.inherited), "Algorithm"),
             Column("setting", None, by, lambda v: NONE if v is None else value_text(v)),
         ]
     return [new for old in COLUMNS for new in changed.get(old.heading, [old])]
@@ -346,7 +350,8 @@ def _wide_score(row: Cell | None, tail: bool) -> str:
     below = interval_text(row.interval, format_number)
     if tail:
         below = NONE if math.isnan(_tail(row)) else f"({format_number(_tail(row))})"
-    return _score(row) if below == NONE else f"{_score(row)}\n{below}"
+    score = marked(_score(row), row.inherited)
+    return score if below == NONE else f"{score}\n{below}"
 
 
 def _published(rows: Sequence[Cell]) -> list[list[str]]:

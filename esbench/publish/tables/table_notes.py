@@ -44,6 +44,11 @@ STANDINGS: Final = (
 TAIL: Final = (
     "Tail: mean over all seeds of the mean of the worst 10 % of a final policy's held-out episodes."
 )
+TUNED: Final = "\N{DOUBLE DAGGER}"
+TUNED_NOTE: Final = (
+    f"{TUNED}: with tuned settings from the environment's file. Other rows have settings of the "
+    "grid, or the algorithm's defaults, which --defaults gives to all."
+)
 OVER_ALL: Final = "Over all environments, normalized"
 COLUMN_NOTES: Final = {
     "Normalized": "Normalized: 0 is the mean return of the random policy, 1 the reference.",
@@ -63,12 +68,21 @@ def score_notes(rows: Sequence[Cell], header: Sequence[str], more: Sequence[str]
         f"{INTERVAL}: percentile bootstrap over seeds.",
         *(text for name, text in COLUMN_NOTES.items() if name in header),
         *[STANDINGS] * any(row.standing for row in rows),
+        *[TUNED_NOTE] * any(row.inherited for row in rows),
         *more,
         *cautions(rows),
         *(f"[{number}] {text}" for text, number in references_of(rows).items()),
         *[f"Time measured on: {'; '.join(hardware)}."] * (bool(hardware) and "Time" in header),
         *command_notes({row.title: row.commands for row in rows}),
     ]
+
+
+def marked(text: str, tuned: object) -> str:
+    """A text of a row, with the mark of those that have tuned settings of the environment's file.
+
+    ``tuned`` is true for them, such as the names of these settings.
+    """
+    return f"{text} {TUNED}" if tuned else text
 
 
 def cautions(rows: Sequence[Cell]) -> list[str]:
@@ -88,10 +102,6 @@ def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
         yield f"different budgets of steps ({listed}). Compare rows of equal budgets only."
     if over := excess_text({row.name: row.overspent for row in rows}):
         yield over
-    algorithms = {row.algorithm for row in rows}
-    given = sorted({row.algorithm for row in rows if row.inherited})
-    if given and len(given) < len(algorithms):
-        yield f"the environment's file has settings for {', '.join(given)} only."
 
 
 def _of_row(row: Cell) -> Iterator[str]:
