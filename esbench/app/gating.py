@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from esbench.experiment.trials import Trial
     from esbench.publish.gate.check import CheckReport
     from esbench.publish.leaderboard.submit import SubmitAction
+    from esbench.publish.reproduce import RecordedCell
     from esbench.publish.verification import Verification
     from esbench.results.baselines import Baseline
     from esbench.store.generation_record import GenerationRecord
@@ -225,46 +226,18 @@ def verify(
         1.4 k steps of training and 100 held-out episodes: snes on CartPole-v1, seed 0
         snes on CartPole-v1: identical: 1 trial, every digest and score
     """
-    from esbench.core.settings import MOST
-    from esbench.core.units import counted, format_duration, format_steps
-    from esbench.experiment.engines import local_engine
     from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.experiment.watchers import Limits
-    from esbench.publish.replay import has_policies, play_again, read_replays
-    from esbench.publish.reproduce import draw_sample, reproduce, require_supported, stored_trials
-    from esbench.publish.verification import sentences
-    from esbench.results.entries import is_leaderboard, read_leaderboard, selected
-    from esbench.results.policy_files import leaderboard_here
+    from esbench.publish.replay import has_policies
+    from esbench.publish.reproduce import draw_sample, stored_trials
+    from esbench.results.entries import read_leaderboard, selected
 
     show = display or PlainDisplay()
-    folder = Path(leaderboard)
-    if replay and str(leaderboard) == str(LEADERBOARD):
-        folder = leaderboard_here() or folder
-    what = folder if trial is None else Path(trial)
-    if trial is not None and not what.exists():
-        near = nearest_path(what, Path(leaderboard).glob("*.json"))
-        hint = f"did you mean {str(near)!r}?" if near else f"expected {TRIAL}"
-        raise UsageError(f"TRIAL = {str(what)!r}: no such file or folder; {hint}")
-    if trial is not None and str(leaderboard) != str(LEADERBOARD):
-        raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
-    if sample is None and (seed is not None or (not replay and (env or algorithm))):
-        raise UsageError("--env, --algorithm and --seed: expected together with --sample K")
-    if every and (not replay or trial is not None or sample is not None):
-        raise UsageError("--all: expected with --replay, and without TRIAL and --sample")
-    if seed is not None:
-        require_integer("seed", seed, 0, MOST)
+    chooses_rows = bool(env or algorithm)
+    what = _existing(trial, Path(leaderboard), replay)
+    _require_fitting(trial, leaderboard, sample, replay, every, seed, chooses_rows)
     Limits(episode_timeout)
-    is_folder_of_trials = trial is not None and what.is_dir() and not is_leaderboard(what)
-    needs_sample = not is_folder_of_trials and not what.is_file()
-    needs_sample &= sample is None and not replay
-    if is_folder_of_trials and replay:
-        raise UsageError(
-            f"--replay with {what}, a folder of trials: expected a leaderboard or a file of one; "
-            "'esbench eval' plays the policies of trials"
-        )
-    if needs_sample or (is_folder_of_trials and sample is not None):
-        raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
-    if is_folder_of_trials:
+    if _holds_trials(trial, what, sample, replay):
         cells = stored_trials(what)
     else:
         entries = selected(read_leaderboard(what), listed(env), listed(algorithm))
@@ -278,6 +251,76 @@ def verify(
             entries = published
         cells = draw_sample(entries, sample, seed or 0)
     require_trusted_trials([each.cell.spec for each in cells], what, trust)
+    return _run_again(cells, what, show, workers, replay, episode_timeout)
+
+
+def _require_fitting(
+    trial: str | Path | None,
+    leaderboard: str | Path,
+    sample: int | None,
+    replay: bool,
+    every: bool,
+    seed: int | None,
+    chooses_rows: bool,
+) -> None:
+    """Raises UsageError for arguments of ``verify`` that do not fit together."""
+    from esbench.core.settings import MOST
+
+    if trial is not None and str(leaderboard) != str(LEADERBOARD):
+        raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
+    if sample is None and (seed is not None or (not replay and chooses_rows)):
+        raise UsageError("--env, --algorithm and --seed: expected together with --sample K")
+    if every and (not replay or trial is not None or sample is not None):
+        raise UsageError("--all: expected with --replay, and without TRIAL and --sample")
+    if seed is not None:
+        require_integer("seed", seed, 0, MOST)
+
+
+def _existing(trial: str | Path | None, leaderboard: Path, replay: bool) -> Path:
+    """What ``verify`` reads: a trial, trials, a file of a leaderboard, or a leaderboard."""
+    from esbench.results.policy_files import leaderboard_here
+
+    if trial is None:
+        is_default = str(leaderboard) == str(LEADERBOARD)
+        return (leaderboard_here() if replay and is_default else None) or leaderboard
+    if not Path(trial).exists():
+        near = nearest_path(Path(trial), leaderboard.glob("*.json"))
+        hint = f"did you mean {str(near)!r}?" if near else f"expected {TRIAL}"
+        raise UsageError(f"TRIAL = {str(trial)!r}: no such file or folder; {hint}")
+    return Path(trial)
+
+
+def _holds_trials(trial: str | Path | None, what: Path, sample: int | None, replay: bool) -> bool:
+    """Whether ``what`` is a folder of trials; UsageError if ``verify`` cannot take it."""
+    from esbench.results.entries import is_leaderboard
+
+    found = trial is not None and what.is_dir() and not is_leaderboard(what)
+    if found and replay:
+        raise UsageError(
+            f"--replay with {what}, a folder of trials: expected a leaderboard or a file of one; "
+            "'esbench eval' plays the policies of trials"
+        )
+    needs_sample = not (found or what.is_file() or replay) and sample is None
+    if needs_sample or (found and sample is not None):
+        raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
+    return found
+
+
+def _run_again(
+    cells: Sequence[RecordedCell],
+    what: Path,
+    show: Display,
+    workers: int | None,
+    replay: bool,
+    episode_timeout: float | None,
+) -> list[Verification]:
+    """Train the trials of cells again, or play their policies, and tell every outcome."""
+    from esbench.core.units import counted, format_duration, format_steps
+    from esbench.experiment.engines import local_engine
+    from esbench.publish.replay import play_again, read_replays
+    from esbench.publish.reproduce import reproduce, require_supported
+    from esbench.publish.verification import sentences
+
     found: list[Verification] = []
     specs = (each.cell.trial_spec(seed) for each in cells for seed in each.chosen[:1])
     with show.working(f"running {what} again") as tell, local_engine(workers, specs) as pool:

@@ -138,6 +138,20 @@ def test_it_trains_the_defaults_of_today(tmp_path: Path) -> None:
     assert "sigma_decay" in cell.reason
 
 
+def test_nothing_is_added_to_trials_of_other_code(
+    tmp_path: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "esbench.results.baselines.changed_since", lambda c: list(c.get("own_code", ()))
+    )
+    write_scores(tmp_path / "out", WIDE[:4])
+    edit(tmp_path / "out", "trial.json", lambda content: content.update(own_code={"mine": "1"}))
+    training = Training([490.0] * 24)
+    (cell,) = check(training).cells
+    assert training.looks == []
+    assert "mine" in cell.reason
+
+
 def test_only_cells_without_a_verdict_are_trained(tmp_path: Path) -> None:
     names = ["CartPole-v1", "Acrobot-v1"]
     for root in ("base", "out"):

@@ -24,6 +24,7 @@ from esbench.publish.gate.match_baseline import (
     CellReport,
     DigestResult,
     find_cell,
+    lasting_problem,
     match_cell,
 )
 from esbench.results.baselines import Baseline, judged_spec
@@ -157,10 +158,12 @@ def _new_cells(found: Sequence[Cell], wanted: Sequence[Cell]) -> tuple[str, ...]
 def _missing_trials(
     left: Sequence[Cell], found: Sequence[Cell], seeds: int, folder: Path
 ) -> list[Trial]:
-    """The trials of a look at ``seeds`` seeds that are not done."""
+    """The trials of a look at ``seeds`` seeds that are not done and would change a verdict."""
     trials = []
     for frozen in left:
         cell, _ = find_cell(frozen, found)
+        if cell is not None and lasting_problem(cell):
+            continue
         stored = {} if cell is None else {run.seed: run.folder.path for run in cell.runs}
         for seed in _seeds(frozen, cell, seeds):
             trial = trial_at(judged_spec(frozen, seed), *frozen.labels, folder)

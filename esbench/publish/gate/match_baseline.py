@@ -157,10 +157,17 @@ def _why_not_comparable(frozen: Cell, cell: Cell, min_seeds: int) -> str:
     """The reason why a cell with the right settings has no verdict; empty if it can have one."""
     if undone := unfinished([cell]):
         return undone
+    if problem := lasting_problem(cell):
+        return problem
     if len(cell.runs) < min_seeds:
         lacks = [str(seed) for seed in frozen.seeds if seed not in cell.seeds]
         named = f"; the baseline also has {', '.join(lacks)}" if lacks else ""
         return f"{counted(len(cell.runs), 'seed')}; expected {min_seeds}{named}"
+    return ""
+
+
+def lasting_problem(cell: Cell) -> str:
+    """The reason why a cell has no verdict that further seeds cannot remove; empty if none."""
     if cell.ignores_seed:
         return SAME_TRAINING
     # The scores belong to the code that trained them: a folder left from an earlier commit must
