@@ -155,18 +155,20 @@ def train(
             with display.working("finishing the trackers"):
                 tracked.close()
     display.say(*tracked.views)
-    _measure_random_scores(trials, display)
+    _measure_random_scores(trials, display, engine.workers)
     return outcomes
 
 
-def _measure_random_scores(trials: Sequence[Trial], display: Display) -> None:
+def _measure_random_scores(trials: Sequence[Trial], display: Display, workers: int | None) -> None:
     """Record what random actions score where tables and figures have no such score."""
-    from esbench.engine.worker_pool import WorkerPool
+    from esbench.engine.setup import only_here
+    from esbench.experiment.engines import local_engine
     from esbench.experiment.random_scores import record_random_score, without_random_score
 
     if not (groups := without_random_score(trials)):
         return
-    with WorkerPool(1) as pool:
+    known_here = any(only_here(group[0].spec.environment) for group in groups)
+    with local_engine(0 if workers == 0 or known_here else 1) as pool:
         for group in groups:
             name = group[0].labels["environment"]
             with display.working(f"playing random actions in {name}"):
