@@ -21,7 +21,7 @@ from .app.gating import (
     submit,
     verify,
 )
-from .app.importing import import_scores
+from .app.importing import import_scores, import_settings
 from .app.playing import (
     evaluate,
     export,
@@ -109,6 +109,7 @@ __all__ = [
     "export",
     "history",
     "import_scores",
+    "import_settings",
     "leaderboard",
     "list_agents",
     "list_algorithms",

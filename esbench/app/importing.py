@@ -1,4 +1,4 @@
-"""Scores that others report: import their tables, and show them beside the leaderboard."""
+"""What others publish: their tables of scores beside the leaderboard, their settings as a grid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from esbench.app.display import Display, PlainDisplay
 from esbench.app.options import Texts, listed, public
-from esbench.core.errors import UsageError
+from esbench.core.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from esbench.results.reported_scores import ReportedRow, ReportedTable
@@ -96,3 +96,41 @@ def reported_of(leaderboard: str | Path, env: Texts, algorithm: Texts) -> list[R
 
     found = read_reported(Path(leaderboard).parent / PUBLISHED.name)
     return selected_reported(found, listed(env), listed(algorithm))
+
+
+@public()
+def import_settings(file: str | Path, *, env: str, algorithm: str | None = None) -> str:
+    """Make a grid from a file of hyperparameters of rl-zoo3.
+
+    Nothing in the file is executed. What a grid cannot express is named in its comments.
+
+    Args:
+        file: a YAML file such as hyperparams/ppo.yml.
+        env: environment, whose entry is used.
+        algorithm: agent (default: that of the file's name).
+
+    Returns:
+        The text of the grid, for a TOML file.
+
+    Raises:
+        UsageError: the file is not of this kind or has no entry for the environment, there is no
+            such agent, or a package is missing.
+
+    Examples:
+        >>> grid = esbench.import_settings("ppo.yml", env="HalfCheetah-v4")  # doctest: +SKIP
+    """
+    from esbench.agents.agent import AGENTS, agent_settings
+    from esbench.core.files import read_text
+    from esbench.integrations.rl_zoo import OTHER_NAMES, read_zoo
+
+    path = Path(file)
+    agent = algorithm or OTHER_NAMES.get(path.stem, path.stem)
+    if agent not in AGENTS.names():
+        hint = "" if algorithm else ", or give --algorithm"
+        raise UsageError(f"{unknown('agent', agent, AGENTS.names())}{hint}")
+    try:
+        text = read_text(path)
+    except FileNotFoundError:
+        raise UsageError(f"FILE = {str(path)!r}: no such file; expected YAML") from None
+    found = read_zoo(text, env, agent_settings(AGENTS.get(agent)), str(path))
+    return found.grid(env, agent, path.name)

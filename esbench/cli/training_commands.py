@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from esbench.app import training
+from esbench.app import importing, training
 from esbench.app.display import complain
 from esbench.app.options import TrialOptions, compose, open_trials, with_device
 from esbench.cli.app import (
@@ -119,6 +119,16 @@ def _tune(values: Options) -> None:
     print_tuning_costs(summaries)
     if any(summary.best is None for summary in summaries):
         raise typer.Exit(EXIT_FAILED)
+
+
+@command(
+    PANEL,
+    importing.import_settings,
+    "esbench import-settings ppo.yml --env HalfCheetah-v4 > grid.toml",
+    name="import-settings",
+)
+def _import_settings(values: Options) -> None:
+    write(importing.import_settings(**values).removesuffix("\n"))
 
 
 @command(

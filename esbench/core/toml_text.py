@@ -17,7 +17,7 @@ def toml_key(name: str) -> str:
 
 
 def toml_value(value: Any) -> str:
-    """A number, text, list or table as a value of TOML, on one line.
+    """A number, text, list or table as a value of TOML, on one line; ValueError for others.
 
     >>> toml_value({"net_arch": [64, 64], "squash": True})
     '{net_arch = [64, 64], squash = true}'
@@ -27,15 +27,24 @@ def toml_value(value: Any) -> str:
         return f"{{{', '.join(inner)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
-    return json.dumps(value) if isinstance(value, bool) else _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
         return repr(value)  # also nan and inf, which JSON spells otherwise
-    return _quoted(value) if isinstance(value, str) else str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"TOML has no {type(value).__name__}")
+    return _quoted(value)
+
+
+def toml_line(name: str, value: Any) -> str:
+    """A line of a message that sets a value, which is shown as in Python if TOML has none such."""
+    try:
+        return f"{name} = {toml_value(value)}"
+    except ValueError:
+        return f"{name} = {value!r}"
 
 
 def _quoted(text: str) -> str:
-    """A text in quotes: that of JSON, which leaves a delete character as it is."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """A text in quotes, as in JSON; what is not printable is escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)

@@ -24,7 +24,7 @@ from esbench.core.errors import (
 from esbench.core.extras import extra_of, install_command
 from esbench.core.flat_spaces import require_space
 from esbench.core.settings import Settings
-from esbench.core.toml_text import toml_value
+from esbench.core.toml_text import toml_line
 from esbench.core.user_code import import_object
 from esbench.environments.specifications import creator, nearest_name, registered, specification
 
@@ -52,8 +52,8 @@ def _require_tables(value: Any) -> Any:
     """Refuses names in the place of tables, with the line that was meant."""
     names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
     if names or isinstance(value, str | dict):
-        meant = toml_value(wrapper_tables(value))
-        raise ValueError(f"expected a list of tables: wrappers = {meant}")
+        meant = toml_line("wrappers", wrapper_tables(value))
+        raise ValueError(f"expected a list of tables: {meant}")
     return tuple(value) if isinstance(value, list) else value  # a strict tuple is no list
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 from esbench.algorithms.search_settings import NormalizationSettings
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.settings import Table, parse, untupled
-from esbench.core.toml_text import toml_value
+from esbench.core.toml_text import toml_line
 from esbench.core.user_code import TRUSTED, names_in
 from esbench.environments.backends.backend import check_backend
 from esbench.grids.bases import displacing, policy_on, reserved_keys
@@ -233,10 +233,10 @@ def _with_lists(text: str, settings: Table, swept: Sequence[str], place: str) ->
     for index, line in enumerate(lines):
         for key in swept:
             if f" {place}.{key} = " in line and " a list" in line:
-                one = toml_value([settings[key]])
+                one = toml_line(key, [settings[key]])
                 lines[index] += (
                     "; a list is a sweep, one algorithm for each of its values: to give it as one "
-                    f"value, write {key} = {one}"
+                    f"value, write {one}"
                 )
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from esbench.core.arguments import KEPT, Arguments, plain
 from esbench.core.errors import UsageError, shown, suggestion
 from esbench.core.files import read_toml
 from esbench.core.settings import Settings, Table, parse, untupled
-from esbench.core.toml_text import toml_key, toml_value
+from esbench.core.toml_text import toml_key, toml_line
 from esbench.environments.make_environment import wrapper_tables
 from esbench.environments.registration import without_alias
 from esbench.grids.bases import on_bases
@@ -174,11 +174,11 @@ def _require_environments(table: Table, source: str) -> None:
     known = [str(name) for name in names] if isinstance(names, list) else []
     for name, value in tables.items() if isinstance(tables, dict) else ():
         if name in EnvironmentFile.model_fields and name not in known:
-            meant = toml_value(wrapper_tables(value) if name == "wrappers" else value)
+            meant = toml_line(name, wrapper_tables(value) if name == "wrappers" else value)
             of_one = f"[environment.{toml_key(known[0] if known else 'NAME')}]"
             raise UsageError(
                 f"{source}: environment.{name} = {shown(value)}: expected the table of one "
-                f"environment: {of_one}, with {name} = {meant}"
+                f"environment: {of_one}, with {meant}"
             )
 
 
