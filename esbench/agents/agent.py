@@ -105,6 +105,10 @@ class WeightedAgent(Agent, ABC):
         """The model of the library."""
 
     @abstractmethod
+    def losses(self) -> dict[str, float]:
+        """What the library has logged about its latest update, by its own names."""
+
+    @abstractmethod
     def module(self) -> Any:
         """A new torch module from observations [N, ...] to actions [N, ...], without exploration.
 

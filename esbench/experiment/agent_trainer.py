@@ -265,7 +265,8 @@ class AgentTrainer(Trainer):
             "max_episode_steps": None,
             "digest": float_digest(self._episodes, center.returns, center.lengths),
         }
-        record = GenerationRecord(**{**UNMEASURED, **measured})
+        losses = self.agent.losses() if isinstance(self.agent, WeightedAgent) else {}
+        record = GenerationRecord(**{**UNMEASURED, **measured, "losses": losses})
         self._row_at, self._episodes = self.progress.env_steps, []
         self.history.append(record)
         if self._recorder is not None:

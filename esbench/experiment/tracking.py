@@ -196,9 +196,10 @@ class _TrackerThread:
 
 def _row(record: GenerationRecord) -> TrackedRow:
     """The numbers of a record that were measured: those that are not None or NaN."""
+    values = {**asdict(record), **record.losses}
     numbers = {
         name: value
-        for name, value in asdict(record).items()
+        for name, value in values.items()
         if isinstance(value, int | float) and not math.isnan(value)
     }
     return record.env_steps, numbers

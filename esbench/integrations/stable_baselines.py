@@ -133,7 +133,8 @@ class StableBaselines(WeightedAgent, ABC):
         """Call the library's ``learn``, in new episodes."""
         self._model._last_obs = None  # an earlier call may have been left within a step
         with self._computing():
-            self._model.learn(env_steps, reset_num_timesteps=False)
+            # Without an interval, the library keeps what it logs, and does not clear it.
+            self._model.learn(env_steps, log_interval=None, reset_num_timesteps=False)
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
@@ -237,6 +238,13 @@ class StableBaselines(WeightedAgent, ABC):
     def model(self) -> Any:
         """The model of Stable-Baselines3."""
         return self._model
+
+    @final
+    def losses(self) -> dict[str, float]:
+        """As the base class says."""
+        logger = getattr(self._model, "_logger", None)  # there is none before training
+        logged = {} if logger is None else logger.name_to_value
+        return {name: float(value) for name, value in logged.items()}
 
     @final
     def module(self) -> Any:

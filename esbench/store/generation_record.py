@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias, final
 
 import msgspec
@@ -52,6 +52,8 @@ class GenerationRecord:
         distance: Euclidean distance of the center from where the search started.
         observation_drift: root mean square change of a normalized input, in standard deviations,
             by this generation's update of the statistics; NaN without observation normalization.
+        losses: what an agent's library has logged about its latest update, by its own names such as
+            "train/value_loss"; empty for a search.
     """
 
     generation: int
@@ -80,3 +82,4 @@ class GenerationRecord:
     center_norm: float
     distance: float
     observation_drift: float
+    losses: dict[str, float] = field(default_factory=dict, hash=False)

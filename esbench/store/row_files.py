@@ -58,15 +58,18 @@ class AppendedFile(ABC):
                 file.close()
 
 
+_LOSSES: Final = "dict[str, float]"
 _TYPES: Final[dict[str, Any]] = {
     "int": StoredCount,
     "int | None": StoredCount | None,
     "float": float | None,
     "Return": Return | None,
     "str": str,
+    _LOSSES: dict[str, float | None],
 }
 _KINDS: Final[dict[str, Any]] = {"int": np.int64, "str": object}
 _FIELDS: Final = {field.name: str(field.type) for field in fields(GenerationRecord)}
+_COLUMNS: Final = tuple(name for name, kind in _FIELDS.items() if kind != _LOSSES)
 
 
 @final
@@ -91,23 +94,25 @@ class MetricsFile(AppendedFile):
         rows: list[Json] = [*map(msgspec.structs.asdict, self._decoded(known, tuple(_FIELDS)))]
         for row in rows:
             row.update((key, nan) for key, nan in nulls.items() if row[key] is None)
+            losses = row["losses"].items()
+            row["losses"] = {name: math.nan if each is None else each for name, each in losses}
         return [GenerationRecord(**row) for row in rows]
 
     def columns(self, known: KnownRows, *keys: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The rows as one array per key of ``keys`` (default all), each [generations].
+        """The rows as one array per key of ``keys``, each [generations]; by default all but losses.
 
         Integers are int64, texts objects, and all else float64 with NaN for null.
 
         Raises:
             DamagedTrialError: a line is not a row, or the rows are not the ``known`` ones.
         """
-        names = tuple(dict.fromkeys(("generation", *(keys or _FIELDS))))
+        names = tuple(dict.fromkeys(("generation", *(keys or _COLUMNS))))
         rows = [msgspec.structs.astuple(row) for row in self._decoded(known, names)]
         by_key = zip(*rows, strict=True) if rows else ((),) * len(names)
         return {
             key: np.array(column, dtype=_KINDS.get(_FIELDS[key], np.float64))
             for key, column in zip(names, by_key, strict=True)
-            if key in (keys or _FIELDS)
+            if key in (keys or _COLUMNS)
         }
 
     def require(self, known: KnownRows) -> None:
@@ -130,7 +135,10 @@ class MetricsFile(AppendedFile):
 
     def append(self, record: GenerationRecord) -> None:
         """Append one row."""
-        line = as_line(asdict(record)).encode()
+        row = asdict(record)
+        if not record.losses:  # a search has none
+            del row["losses"]
+        line = as_line(row).encode()
         self._append(line)
         assert self._digest is not None, "begin first"
         self._digest.update(line)
@@ -170,7 +178,9 @@ def _sha256(lines: Sequence[bytes]) -> hashlib._Hash:
 @lru_cache(maxsize=16)  # a command reads the same few keys of every trial
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
     """A decoder of these keys of a row; one of few keys is three times as fast as one of all."""
-    types = [(name, _TYPES[_FIELDS[name]]) for name in names]
+    types: list[Any] = [(name, _TYPES[_FIELDS[name]]) for name in names if name in _COLUMNS]
+    if "losses" in names:
+        types.append(("losses", _TYPES[_LOSSES], msgspec.field(default_factory=dict)))
     return msgspec.json.Decoder(msgspec.defstruct("Row", types, gc=False))
 
 

@@ -59,6 +59,15 @@ SMALL: dict[str, dict[str, Any]] = {
     "sb3_ars": {"n_delta": 1},
     "sb3_trpo": {"n_steps": 64, "batch_size": 64},
 }
+LOSSES = {  # one that the library logs
+    "ppo": "train/policy_gradient_loss",
+    "a2c": "train/policy_loss",
+    "dqn": "train/loss",
+    "sac": "train/critic_loss",
+    "td3": "train/critic_loss",
+    "sb3_ars": "train/step_size",
+    "sb3_trpo": "train/policy_objective",
+}
 CONTINUOUS = ("sac", "td3")
 
 
@@ -139,6 +148,7 @@ def test_rows_are_at_exact_steps_and_a_loaded_state_has_the_same_policy(
         trainer.train()
         assert [row.env_steps for row in trainer.history] == [100, 200, 300]
         assert np.isfinite([row.center_return for row in trainer.history]).all()
+        assert LOSSES[name] in trainer.history[-1].losses
         state: Any = trainer.state_dict()
         score, history = trainer.evaluate(), list(trainer.history)
         arrays, policy = arrays_of(trainer), trainer.policy()

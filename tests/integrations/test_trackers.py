@@ -6,6 +6,7 @@ import shlex
 import struct
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,16 @@ from esbench.store.find_trials import find_trials
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 RETURNS = [1.0, math.nan, 3.5, -4.0, 5.0, 6.25]
-RECORDS = make_records(RETURNS, population=[0.0] * 6)
+RECORDS = [
+    replace(record, losses={"train/value_loss": 0.5, "train/loss": math.nan})
+    for record in make_records(RETURNS, population=[0.0] * 6)
+]
+NAMES = {
+    "generation": "time/iterations",
+    "env_steps": "time/total_timesteps",
+    "population_return_max": "rollout/ep_rew_max",
+    "wall_time_s": "time/time_elapsed",
+}
 CHECKPOINT, SEEN = 2, 4  # generations; the tracker has seen more than was saved
 SCORE = 7.5
 
@@ -179,12 +189,15 @@ def test_a_resumed_trial_is_one_run_with_every_number_once(
     assert track(name, trial, root, slice(CHECKPOINT, 6), "done") == []
     stored = read(root, trial)
     steps = [record.env_steps for record in RECORDS]
-    for key in ("generation", "population_return_max", "wall_time_s"):
-        assert stored.points[key] == [(each.env_steps, getattr(each, key)) for each in RECORDS]
+    for key, tag in NAMES.items():
+        assert stored.points[tag] == [(each.env_steps, getattr(each, key)) for each in RECORDS]
+    assert stored.points["train/value_loss"] == [(step, 0.5) for step in steps]
     measured = [value for value in zip(steps, RETURNS, strict=True) if not math.isnan(value[1])]
-    assert stored.points["center_return"] == measured
-    assert stored.points["score"] == [(steps[-1], SCORE)]
-    assert "update_cosine" not in stored.points  # never measured
+    assert stored.points["eval/mean_reward"] == measured
+    assert stored.points["eval/score"] == [(steps[-1], SCORE)]
+    assert "train/update_cosine" not in stored.points  # never measured
+    groups = {name.partition("/")[0] for name in stored.points if not name.startswith("_")}
+    assert groups == {"rollout", "eval", "time", "train"}
     assert float(stored.config["budget.env_steps"]) == 1000
     assert stored.config["labels.algorithm"] == "openai_es"
     assert stored.files == {"curve", "render"}

@@ -13,6 +13,7 @@ from typing import Final, final
 
 from esbench.integrations.library import optional, sqlite_address
 from esbench.integrations.trackers.tracker import (
+    STEPS,
     TIMEOUT_SECONDS,
     Ending,
     TrackedRow,
@@ -20,6 +21,7 @@ from esbench.integrations.trackers.tracker import (
     Tracker,
     register_tracker,
     require_reachable,
+    tagged,
 )
 
 # The most that one request may hold.
@@ -78,7 +80,7 @@ class Mlflow(Tracker):
                 self._client.log_batch(made.info.run_id, params=params[first : first + PARAMS])
         # Parameters of a run cannot change; an extended trial has another budget here.
         self._client.log_dict(self._runs[run.id], dict(run.config), "config.json")
-        return int(known[0].data.metrics.get("env_steps", -1)) if known else -1
+        return int(known[0].data.metrics.get(STEPS, -1)) if known else -1
 
     def log(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
         """As many rows per request as it may hold, so that no row is stored in part."""
@@ -88,7 +90,7 @@ class Mlflow(Tracker):
             metrics = [
                 self._entities.Metric(name, number, now, step)
                 for step, numbers in rows[first : first + at_once]
-                for name, number in numbers.items()
+                for name, number in tagged(numbers).items()
             ]
             self._client.log_batch(self._runs[run.id], metrics=metrics)
 

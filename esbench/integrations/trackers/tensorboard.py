@@ -18,6 +18,7 @@ from esbench.integrations.trackers.tracker import (
     TrackedRun,
     Tracker,
     register_tracker,
+    tagged,
 )
 
 IMAGES: Final = {".png", ".gif"}  # TensorBoard plays a GIF; it shows no MP4
@@ -62,7 +63,8 @@ class TensorBoard(Tracker):
         for step, numbers in rows:
             self._steps[run.id] = step
             value = self._summaries.Summary.Value
-            values = [value(tag=name, simple_value=number) for name, number in numbers.items()]
+            tags = tagged(numbers).items()
+            values = [value(tag=name, simple_value=number) for name, number in tags]
             self._add(run, self._summaries.Summary(value=values))
         self._runs[run.id].flush()
 

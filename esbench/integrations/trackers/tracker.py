@@ -20,6 +20,23 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 TrackedRow: TypeAlias = tuple[int, Mapping[str, float]]
 """``global_step``, the environment steps so far, and the numbers of that generation by name."""
+STEPS: Final = "time/total_timesteps"
+# The names of Stable-Baselines3 for what it logs too, and groups for the rest.
+_TAGS: Final = {
+    "population_return_mean": "rollout/ep_rew_mean",
+    "population_return_std": "rollout/ep_rew_std",
+    "population_return_min": "rollout/ep_rew_min",
+    "population_return_max": "rollout/ep_rew_max",
+    "episode_length_mean": "rollout/ep_len_mean",
+    "center_return": "eval/mean_reward",
+    "generation": "time/iterations",
+    "env_steps": STEPS,
+    "wall_time_s": "time/time_elapsed",
+    **dict.fromkeys(("max_episode_steps", "episodes", "non_finite", "tied_returns"), "rollout"),
+    **dict.fromkeys(("center_rank", "center_rank_fraction", "eval_env_steps", "score"), "eval"),
+    "cpu_time_s": "time",
+}
+_OTHERS: Final = "train"
 Ending: TypeAlias = Literal["done", "failed", "interrupted"]
 
 
@@ -42,6 +59,20 @@ class TrackedRun:
     group: str
     path: str
     config: Mapping[str, Any]
+
+
+def tagged(numbers: Mapping[str, float]) -> dict[str, float]:
+    """The numbers of a row by names in the groups rollout, eval, time and train.
+
+    >>> tagged({"env_steps": 2000, "center_return": 8.5, "sigma": 0.1, "train/loss": 0.5})
+    {'time/total_timesteps': 2000, 'eval/mean_reward': 8.5, 'train/sigma': 0.1, 'train/loss': 0.5}
+    """
+    found = {}
+    for name, number in numbers.items():
+        tag = _TAGS.get(name, _OTHERS)
+        grouped = tag if "/" in tag else f"{tag}/{name}"
+        found[name if "/" in name else grouped] = number
+    return found
 
 
 class Tracker(ABC):

@@ -20,6 +20,7 @@ from esbench.integrations.trackers.tracker import (
     Tracker,
     register_tracker,
     require_reachable,
+    tagged,
 )
 
 EXIT_CODES: Final = {"done": 0, "failed": 1, "interrupted": 255}
@@ -77,7 +78,7 @@ class WeightsAndBiases(Tracker):
     def log(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
         """One step of the run's history per row."""
         for step, numbers in rows:
-            self._runs[run.id].log({"global_step": step, **numbers}, step=step)
+            self._runs[run.id].log({"global_step": step, **tagged(numbers)}, step=step)
 
     def end(self, run: TrackedRun, outcome: Ending, files: Sequence[Path]) -> None:
         """Add images and films under the names of their files, and finish the run."""
