@@ -19,20 +19,27 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from esbench.core.errors import UsageError, shown
+from esbench.core.user_code import import_name
 
 TUPLE: Final = "tuple"
 KEPT: Final = "tuples are kept"  # marks a setting whose values code of others receives
+NAMED: Final = frozenset({"template", "wrapper", "optimizer", "behavior"})  # settings of names
 Arguments: TypeAlias = Annotated[dict[str, Any], KEPT]
 
 
 def plain(value: Any, key: str = "", own: bool = False) -> Any:
-    """A value in the types of JSON; ``key`` is its dotted name.
+    """A value in the types of JSON; ``key`` is its dotted name. A class has its import name.
 
     UsageError for a value that would arrive as another one, where code of others gets it (``own``).
     """
     if isinstance(value, np.bool_ | np.integer | np.floating):
         value = value.item()
     if isinstance(value, dict):
+        if not own:
+            value = {
+                name: import_name(name, each) if name in NAMED and inspect.isclass(each) else each
+                for name, each in value.items()
+            }
         # The tables of a policy and of a wrapper, and what ``gymnasium.make`` gets.
         own = own or "wrapper" in value or "factory" in value or ":" in str(value.get("template"))
         return {

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from esbench.agents.agent import agent_class
+from esbench.algorithms.base import algorithm_class
 from esbench.core.errors import UsageError
+from esbench.core.user_code import is_interactive, names_in
 from esbench.engine.child_process import require_main_process
 from esbench.engine.engine import Engine, Nodes
 from esbench.engine.worker_pool import WorkerPool
@@ -22,6 +25,7 @@ from esbench.experiment.watchers import (
     Outcome,
     Watcher,
 )
+from esbench.grids.trial_spec import TrialSpec
 from esbench.store.provenance import importable_code, user_code
 
 
@@ -81,6 +85,13 @@ def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = Non
     specs = [trial.spec for trial in trials if not trial.is_done]
     if engine.is_here and at_once not in {None, 1}:
         raise UsageError(f"at_once = {at_once}: expected 1 with workers=0, which is one process")
+    if found := next(filter(None, map(_only_here, specs)), ""):
+        if at_once not in {None, 1}:
+            raise UsageError(
+                f"at_once = {at_once} with {found}, which a notebook or a prompt defines: expected "
+                "1, or it in a file such as mine.py, which other processes can import"
+            )
+        at_once = 1
     if (machines := engine.machines()) is None:
         return schedule([spec.budget.env_steps for spec in specs], engine.size, at_once)
     found = schedule_on_nodes(specs, engine.size, machines.count)
@@ -133,6 +144,18 @@ def _groups(
         opener = pool.opener()
         groups.append((alone, lambda *_: (1, opener), None))
     return groups
+
+
+def _only_here(spec: TrialSpec) -> str:
+    """The algorithm or optimizer of a trial that other processes cannot import; empty if none."""
+    if not is_interactive():
+        return ""
+    name = spec.algorithm.name
+    cls = agent_class(name) if spec.is_agent else algorithm_class(name)
+    if cls.__module__ == "__main__":
+        return f"algorithm {name!r}"
+    names = names_in(spec.algorithm.model_dump(mode="json"))
+    return next((f"optimizer {each!r}" for each in names if each.startswith("__main__:")), "")
 
 
 def _named(callbacks: Sequence[Callback], where: str) -> None:

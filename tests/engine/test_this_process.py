@@ -18,10 +18,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from trainers import results
 
 import esbench as public
+from esbench.algorithms.openai_es import OpenAIES
 from esbench.core.errors import EnvironmentFailedError, UsageError
 from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool
+from esbench.experiment.run_grid import layout_of
 from esbench.experiment.search_trainer import SearchTrainer
+from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 
 Spec = Callable[..., TrialSpec]
@@ -59,11 +62,15 @@ class Twice(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A wrapper of a cell."""
 
 
+class Descent(torch.optim.SGD):
+    """An optimizer of a cell."""
+
+
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """As in a notebook, the main module has no file, and has defined the classes."""
     main = ModuleType("__main__")
-    for cls in (Cell, Net, Twice):
+    for cls in (Cell, Net, Twice, Descent):
         monkeypatch.setattr(cls, "__module__", "__main__")
         vars(main)[cls.__name__] = cls
     monkeypatch.setitem(sys.modules, "__main__", main)
@@ -88,8 +95,9 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         {},
         {"policy": Net},
-        {"env": "CartPole-v1", "policy": Net},
-        {"environment": {"wrappers": [{"wrapper": "__main__:Twice"}]}},
+        {"env": "CartPole-v1", "policy": {"template": Net, "arguments": {"bias": False}}},
+        {"environment": {"wrappers": [{"wrapper": Twice}]}},
+        {"env": "CartPole-v1", "policy": Net, "optimizer": Descent},
     ],
 )
 def test_what_a_notebook_defines_is_trained_without_workers(
@@ -124,7 +132,7 @@ def test_a_grid_of_a_notebook_is_trained_scored_and_verified_without_workers() -
         ({}, "environment 'Cell-v0'"),
         ({"env": "CartPole-v1", "policy": Net}, "policy '__main__:Net'"),
         (
-            {"environment": {"wrappers": [{"wrapper": "__main__:Twice"}]}},
+            {"environment": {"wrappers": [{"wrapper": Twice}]}},
             "environment '__main__:Twice'",
         ),
     ],
@@ -157,6 +165,35 @@ def test_what_needs_workers_is_refused_without_them(esbench: Run, option: str, v
     code, out, err = esbench("run", *trials, "--workers", "0", option, value)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert not Path("out").exists()
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize(
+    ("settings", "module", "name"),
+    [
+        ({}, "__main__", "algorithm 'openai_es'"),
+        ({"optimizer": "__main__:Descent"}, None, "optimizer '__main__:Descent'"),
+    ],
+)
+def test_trials_side_by_side_do_not_use_what_a_notebook_defines(
+    make_trial: Callable[..., Trial],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    module: str | None,
+    name: str,
+) -> None:
+    def trials(**settings: Any) -> list[Trial]:
+        budget = {"env_steps": 10**6}
+        return [make_trial(seed=seed, settings=settings, budget=budget) for seed in (0, 1)]
+
+    with WorkerPool(2) as pool:
+        assert layout_of(trials(), pool).at_once == 2
+        found = trials(**settings)
+        if module is not None:
+            monkeypatch.setattr(OpenAIES, "__module__", module)
+        assert layout_of(found, pool).at_once == 1
+        with pytest.raises(UsageError, match=name):
+            layout_of(found, pool, 2)
 
 
 @contextlib.contextmanager
