@@ -188,6 +188,7 @@ def make_trainer(
         ...     trainer.train(env_steps=500)
         ...     score = trainer.evaluate(episodes=2)
     """
+    from esbench.app.notebook import in_notebook, training_shown
     from esbench.engine.engine import Engine
     from esbench.experiment.engines import local_engine
     from esbench.experiment.run_trial import open_trial
@@ -241,6 +242,7 @@ def make_trainer(
         trainer = (
             make(spec, pool) if trial is None else owned.enter_context(open_trial(trial, pool))
         )
+        trainer.shown = training_shown if in_notebook() else None
         trainer.own(owned)
     return trainer
 

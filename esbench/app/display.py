@@ -11,7 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, final
 
@@ -84,7 +84,11 @@ class PlainDisplay(Display):
         return contextlib.nullcontext(lambda _: None)
 
     def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> GridProgress:
-        """The progress of that many trials."""
+        """The progress of that many trials, which a notebook draws."""
+        from esbench.app.notebook import NotebookProgress, in_notebook
+
+        if in_notebook() and not quiet:
+            return NotebookProgress(trials, warns)
         return PlainProgress(self, trials, quiet, warns)
 
 
@@ -186,6 +190,10 @@ class GridProgress(ABC):
     def say(self, text: str, style: str = "") -> None:
         """Print a line that begins with no mark, in a color if there are colors."""
 
+    @abstractmethod
+    def advanced(self) -> None:
+        """A running trial has advanced: draw it, if nothing else does."""
+
     def padded(self, name: str) -> str:
         """The name of a trial in the width of the longest so far, so that the lines align."""
         self._name_width = max(self._name_width, len(name))
@@ -193,8 +201,11 @@ class GridProgress(ABC):
 
     def trial_started(self, trial: Trial, resumed_at: int) -> None:
         """A trial starts or resumes."""
-        before = trial.folder.records()[:resumed_at] if resumed_at else []
-        note = f"resumed after generation {resumed_at}" if resumed_at else ""
+        self.begin(trial, trial.folder.records()[:resumed_at] if resumed_at else [])
+
+    def begin(self, trial: Trial, before: Sequence[GenerationRecord]) -> None:
+        """A trial goes on after the records so far."""
+        note = f"resumed after generation {len(before)}" if before else ""
         steps, now = before[-1].env_steps if before else 0, self.now()
         self.running[trial.name] = TrialProgress(
             name=trial.name,
@@ -248,6 +259,7 @@ class GridProgress(ABC):
         self._advanced(one)
 
     def _advanced(self, one: TrialProgress) -> None:
+        self.advanced()
         if not (self.quiet or self.is_live) and self.now() - one.printed >= PLAIN_SECONDS:
             one.printed = self.now()
             self.show("run", one.name, one.line())
@@ -294,6 +306,9 @@ class PlainProgress(GridProgress):
     def say(self, text: str, style: str = "") -> None:
         """Print a line that begins with no mark."""
         self._display.say(text)
+
+    def advanced(self) -> None:
+        """Nothing is drawn again."""
 
 
 def shown_return(record: GenerationRecord) -> float:

@@ -114,6 +114,9 @@ class TerminalProgress(GridProgress):
         """Print a line that begins with no mark."""
         self._print(Text(text, style))
 
+    def advanced(self) -> None:
+        """The table draws itself again and again."""
+
     def _print(self, text: RenderableType) -> None:
         """Print above the table; only a terminal has lines that end between words."""
         self.console.print(text, soft_wrap=not self.is_live)

@@ -78,6 +78,7 @@ class Trainer(ABC):
         history: the records of the generations so far.
         stopped: the ``Stop`` that ended training early, even if that was before a resume.
         watch: the seconds spent on playing, updating and storing.
+        shown: shows the progress of ``train``, if anything does.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Trainer(ABC):
         self.stopped: Stop | None = None
         self.watch = Stopwatch()
         self.folder = folder
+        self.shown: Shown | None = None
         self.done = False
         self._closed = False
         self._resources = contextlib.ExitStack()
@@ -127,6 +129,17 @@ class Trainer(ABC):
     @final
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @final
+    def __repr__(self) -> str:
+        spec, progress = self.spec, self.progress
+        state = f"generation {progress.generation}, {progress.env_steps:,}"
+        if self.stopped is not None:
+            state = f"stopped ({self.stopped.reason}) after {state}"
+        return (
+            f"<{type(self).__name__} of {spec.algorithm.name} on {spec.environment.id}, seed "
+            f"{spec.seed}: {state} of {spec.budget.env_steps:,} steps>"
+        )
 
     @final
     def train(
@@ -195,7 +208,11 @@ class Trainer(ABC):
         try:
             # An interrupt may have come between the last record and its callbacks.
             if not any(self._ends_with(record) for record in untold):
-                self._train(limit)
+                with contextlib.ExitStack() as stack:
+                    if self.shown is not None:
+                        shown = stack.enter_context(self.shown(self, self._pool))
+                        self._callbacks.insert(0, shown)
+                    self._train(limit)
         except KeyboardInterrupt:
             try:
                 self.save()
@@ -316,5 +333,7 @@ class Trainer(ABC):
         """Train up to this total number of steps; call ``_ends_with`` with every record."""
 
 
+Shown: TypeAlias = Callable[[Trainer, Engine], contextlib.AbstractContextManager[Callback]]
+"""A block in which something shows the progress; it is called with every record."""
 Ended: TypeAlias = Callable[[Trainer], object]
 """Called when training ends, to score and store the trial."""
