@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import esbench
 
 HERE = Path(__file__).resolve().parent
-# The extensions of this site, the tutorials' own modules, and what worker processes need of both.
-OWN_MODULES = [str(HERE / "_ext"), str(HERE / "tutorials" / "modules")]
-sys.path[:0] = OWN_MODULES
-os.environ["PYTHONPATH"] = os.pathsep.join([*OWN_MODULES, os.environ.get("PYTHONPATH", "")])
+sys.path.insert(0, str(HERE / "_ext"))  # the extensions of this site
 
 project = "esbench"
 author = "the esbench contributors"
@@ -57,10 +53,9 @@ sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "ignore_pattern": r"modules",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
-    "capture_repr": (),
+    "capture_repr": ("_repr_html_",),
     "download_all_examples": False,
     "min_reported_time": 1e9,
     "remove_config_comments": True,

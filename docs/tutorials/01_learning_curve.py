@@ -3,9 +3,6 @@ Your first learning curve
 =========================
 
 Train a policy for CartPole with OpenAI-ES, draw its learning curve, and score the result.
-
-Run this page as a notebook: its end has a link. In a script, the training code belongs below
-``if __name__ == "__main__":``, because worker processes import the script.
 """
 
 import matplotlib.pyplot as plt
@@ -15,12 +12,14 @@ import esbench
 # %%
 # A trainer is one trial: an algorithm, an environment, a policy and a seed. ``CartPole-v1`` has a
 # file with a policy and tuned settings, so nothing else is required. Here the budget is smaller
-# than the file's, to keep this page quick.
+# than the file's, to keep this page quick. With ``workers=0``, this process plays the episodes; by
+# default, worker processes on all cores do. The results are the same, bit for bit.
 
 trainer = esbench.make_trainer(
-    "openai_es", env="CartPole-v1", seed=0, workers=1, budget={"env_steps": 60_000}
+    "openai_es", env="CartPole-v1", seed=0, workers=0, budget={"env_steps": 60_000}
 )
 trainer.train()
+print(trainer)
 
 # %%
 # Every generation leaves a record. The *center* is the policy that the population is drawn
@@ -62,5 +61,8 @@ trainer.close()
 # rendered and verified later (see :doc:`/how-to/scripts`). So does the command line::
 #
 #     esbench run --env CartPole-v1 --algorithm openai_es --seeds 0 --env-steps 60000 --out out
+#
+# In a script with workers, the training code belongs below ``if __name__ == "__main__":``, because
+# worker processes import the script.
 #
 # One seed proves nothing: the next tutorial trains several.

@@ -9,52 +9,46 @@ difference.
 import tempfile
 
 import matplotlib.pyplot as plt
-from console import run
 
 import esbench
 
-folder = tempfile.mkdtemp()
+out = tempfile.mkdtemp()
 
 # %%
-# Two algorithms, four seeds each. ``run`` shows a command and its output, as a terminal does.
+# Two algorithms, four seeds each. The function has the options of the command ``esbench run``. It
+# returns a data frame with one row per trial.
 
-run(
-    "esbench run --env CartPole-v1 --algorithm openai_es --algorithm snes --seeds 0-3 "
-    "--env-steps 15000 --set policy.hidden=[8] --set algorithms.snes.sigma=0.5 "
-    "--set evaluation.episodes=20 --workers 1 --out out --quiet",
-    folder,
+scores = esbench.run(
+    env="CartPole-v1",
+    algorithm=["openai_es", "snes"],
+    seeds="0-3",
+    env_steps=15_000,
+    overrides=["policy.hidden=[8]", "algorithms.snes.sigma=0.5", "evaluation.episodes=20"],
+    workers=0,
+    out=out,
 )
+scores[["algorithm", "seed", "score", "generations"]]
 
 # %%
-# It prints the table of scores and the files of the figures. ``*`` marks the best of an
-# environment, and ``=`` what is not significantly different from it. ``esbench table out`` prints
-# the table again, ``--format markdown``, ``csv``, ``latex`` or ``json`` included.
-#
-# The next command prints the difference with its interval, the probability that a run of the one
-# beats a run of the other, a p-value and an effect size.
+# The table has one row per environment and algorithm. ``standing`` is ``best`` for the best of an
+# environment, and ``equal`` for what is not significantly different from it.
 
-run("esbench compare snes openai_es --in out", folder)
+table = esbench.table(out)
+table[["algorithm", "score", "low", "high", "standing", "seeds"]]
 
 # %%
-# In a script or a notebook, ``run``, ``table``, ``compare`` and ``plot`` are functions with the
-# options of the commands. They return data frames, and ``plot`` a figure.
+# The difference, with its interval, the probability that a run of the one beats a run of the other
+# (``improvement``), a p-value and an effect size:
 
-table = esbench.table(f"{folder}/out")
-print(table[["algorithm", "score", "low", "high", "standing", "seeds"]].to_string(index=False))
-test = esbench.compare("snes", "openai_es", folder=f"{folder}/out")
-print(test.attrs["outcome"], f"(p = {test['p_value'][0]:.2f})")
-
-# %%
-# The results are data frames: ``load_scores`` has one row per trial, ``load_results`` one row per
-# trial and generation.
-
-scores = esbench.load_scores(f"{folder}/out")
-print(scores[["algorithm", "seed", "score"]].to_string(index=False))
+test = esbench.compare("snes", "openai_es", folder=out)
+print(test.attrs["outcome"])
+test[["difference", "difference_low", "difference_high", "improvement", "p_value", "effect_size"]]
 
 # %%
-# Always look at the seeds themselves: a mean hides a seed that failed.
+# ``load_results`` has one row per trial and generation. Always look at the seeds themselves: a mean
+# hides a seed that failed.
 
-curves = esbench.load_results(f"{folder}/out")
+curves = esbench.load_results(out)
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
 for color, (name, runs) in zip(("C0", "C1"), curves.groupby("algorithm"), strict=True):
     for _, one in runs.groupby("seed"):
@@ -65,5 +59,13 @@ axes[0].set(xlabel="environment steps", ylabel="return of the center", title="ev
 axes[1].set(title="score per seed")
 
 # %%
+# On the command line, the same is::
+#
+#     esbench run --env CartPole-v1 --algorithm openai_es --algorithm snes --seeds 0-3 \
+#         --env-steps 15000 --set policy.hidden=[8] --set algorithms.snes.sigma=0.5 \
+#         --set evaluation.episodes=20 --out out
+#     esbench table out
+#     esbench compare snes openai_es --in out
+#
 # Four seeds can show only a large difference. Use ten seeds or more to support a claim.
 # See :doc:`/explanation/statistics` for what the numbers mean.

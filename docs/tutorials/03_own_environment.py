@@ -2,31 +2,56 @@
 Your own environment
 ====================
 
-Any Gymnasium environment works. This one lies in a file ``point.py``:
-
-.. literalinclude:: /tutorials/modules/point.py
-   :language: python
-
-The file registers the environment when it is imported. The name ``point:Point-v0`` says: import
-``point`` (a module on the path, or a file in the current folder), then make ``Point-v0``. The
-worker processes do the same.
-
-Run this page as a notebook: its end has a link. In a script, the training code belongs below
-``if __name__ == "__main__":``, because worker processes import the script.
+Any Gymnasium environment works, also one that a notebook defines.
 """
 
+import gymnasium
 import matplotlib.pyplot as plt
+import numpy as np
 
 import esbench
 
 # %%
+# A point is to move to the origin. All random numbers come from ``self.np_random``, which
+# ``super().reset(seed=seed)`` seeds.
+
+
+class Point(gymnasium.Env):
+    """Two coordinates are observed; the action moves them by up to 0.2 each."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        """Start at a random place."""
+        super().reset(seed=seed)
+        self.position = self.np_random.uniform(-1.0, 1.0, 2)
+        return self.position.astype(np.float32), {}
+
+    def step(self, action):
+        """Move; the reward is minus the distance to the origin."""
+        self.position = self.position + 0.2 * np.asarray(action)
+        reward = -float(np.abs(self.position).sum())
+        return self.position.astype(np.float32), reward, False, False, {}
+
+
+gymnasium.register("Point-v0", Point, max_episode_steps=20)
+
+# %%
+# ``check_environment`` plays it as training does, and says in one sentence what is wrong, if
+# anything is.
+
+esbench.check_environment("Point-v0")
+
+# %%
 # There is no file with settings for it, so the policy is the default one (64-64 tanh units with
-# normalized observations). A smaller network and larger noise suit so small a task.
+# normalized observations). A smaller network and larger noise suit so small a task. Other processes
+# do not know what a notebook defines, so this one plays the episodes: ``workers=0``.
 
 trainer = esbench.make_trainer(
     "openai_es",
-    env="point:Point-v0",
-    workers=1,
+    env="Point-v0",
+    workers=0,
     policy={"template": "mlp", "hidden": [8]},
     budget={"env_steps": 40_000},
     population_size=32,
@@ -53,11 +78,13 @@ print(f"score {trainer.evaluate(episodes=50).mean:.2f}")
 
 fig, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
 ax.plot([r.env_steps for r in trainer.history], [r.center_return for r in trainer.history])
-ax.set(xlabel="environment steps", ylabel="return of the center", title="point:Point-v0")
+ax.set(xlabel="environment steps", ylabel="return of the center", title="Point-v0")
 trainer.close()
 
 # %%
-# On the command line::
+# To use the environment on the command line, and with workers on all cores, put the class and its
+# registration into a file ``point.py``. The name ``point:Point-v0`` says: import ``point``, which
+# is a module on the path or a file in the current folder, then make ``Point-v0``::
 #
 #     esbench run --env point:Point-v0 --algorithm openai_es --env-steps 40000
 #

@@ -4,9 +4,6 @@ Your own algorithm
 
 An algorithm proposes a population and learns from its returns. It never sees an environment, a
 policy or a process. This tutorial writes one: the center moves to the mean of the best quarter.
-
-Run this page as a notebook: its end has a link. In a script, the training code belongs below
-``if __name__ == "__main__":``, because worker processes import the script.
 """
 
 import matplotlib.pyplot as plt
@@ -81,15 +78,14 @@ for _ in range(30):
 print(np.round(algorithm.center, 2))
 
 # %%
-# And it trains policies, in the same trainer as every other algorithm. The environment is that of
-# :doc:`03_own_environment`; beside it, random search.
+# And it trains policies, in the same trainer as every other algorithm. Beside it, random search.
 
 fig, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 for name in ("best_quarter", "random_search"):
     with esbench.make_trainer(
         name,
-        env="point:Point-v0",
-        workers=1,
+        env="Acrobot-v1",
+        workers=0,
         policy={"template": "mlp", "hidden": [8]},
         budget={"env_steps": 20_000},
         population_size=32,
@@ -98,7 +94,7 @@ for name in ("best_quarter", "random_search"):
         steps = [record.env_steps for record in trainer.history]
         ax.plot(steps, [record.center_return for record in trainer.history], label=name)
         print(f"{name:14} score {trainer.evaluate(episodes=50).mean:.2f}")
-ax.set(xlabel="environment steps", ylabel="return of the center", title="point:Point-v0")
+ax.set(xlabel="environment steps", ylabel="return of the center", title="Acrobot-v1")
 ax.legend()
 
 # %%

@@ -6,14 +6,27 @@ Scores of a learning algorithm are noisy, so a change that breaks it easily goes
 stores the scores once and compares every change with them.
 """
 
+import os
 import random
+import shlex
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from console import run
 
 folder = Path(tempfile.mkdtemp())
+
+
+def run(command):
+    """Run a command in the folder, show it with its output, and return its exit code."""
+    words = [sys.executable, "-m", *shlex.split(command)]
+    plain = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(words, cwd=folder, env=plain, capture_output=True, text=True)
+    print(f"$ {command}\n{done.stdout}{done.stderr}".replace(str(folder), "."))
+    return done.returncode
+
 
 # %%
 # Make the baseline
@@ -22,11 +35,8 @@ folder = Path(tempfile.mkdtemp())
 # Train several seeds and freeze their scores. The grid ``ci`` is made for this; here only its
 # CartPole, with a smaller budget. Commit the file.
 
-run(
-    "esbench run ci --env CartPole-v1 --env-steps 10000 --workers 1 --quiet --out out",
-    folder,
-)
-run("esbench baseline out --out ci.json", folder)
+run("esbench run ci --env CartPole-v1 --env-steps 10000 --workers 0 --quiet --out out")
+run("esbench baseline out --out ci.json")
 
 # %%
 # Check a change
@@ -35,7 +45,7 @@ run("esbench baseline out --out ci.json", folder)
 # CI trains the same grid with the changed code and compares. Here it compares the folder with
 # itself: nothing has changed, so even the digests are equal, and the exit code is 0.
 
-code = run("esbench check out --baseline ci.json", folder)
+code = run("esbench check out --baseline ci.json")
 print("exit code", code)
 
 # %%
@@ -57,13 +67,13 @@ def test_my_agent(esbench_check):
 """
 test = folder / "test_agent.py"
 test.write_text(AGENT.format(mean=480, offset=0))
-run("pytest -q --esbench-update test_agent.py", folder)
+run("pytest -q --esbench-update test_agent.py")
 
 # %%
 # Now suppose that a change breaks the agent: its mean score drops from 480 to 400:
 
 test.write_text(AGENT.format(mean=400, offset=100))
-code = run("pytest -q --tb=short test_agent.py", folder)
+code = run("pytest -q --tb=short test_agent.py")
 print("exit code", code)
 
 # %%

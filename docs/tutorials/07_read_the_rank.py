@@ -5,9 +5,6 @@ Read the rank of the unperturbed policy
 In every generation the center plays as many episodes as a member. Its rank says what the
 perturbations do: the share of the population that beats the center is near one half on a slope,
 near 0 when almost no perturbation helps, and near 1 when almost every one does.
-
-Run this page as a notebook: its end has a link. In a script, the training code belongs below
-``if __name__ == "__main__":``, because worker processes import the script.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +18,7 @@ def train(env, **settings):
     with esbench.make_trainer(
         "openai_es",
         env=env,
-        workers=1,
+        workers=0,
         policy=policy,
         environment={"max_episode_steps": 50},
         budget={"generations": 40, "env_steps": 50_000},
