@@ -84,17 +84,17 @@ fig, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
 for name in ("best_quarter", "random_search"):
     with esbench.make_trainer(
         name,
-        env="Acrobot-v1",
+        env="CartPole-v1",
         workers=0,
         policy={"template": "mlp", "hidden": [8]},
-        budget={"env_steps": 20_000},
+        budget={"env_steps": 6_000},
         population_size=32,
     ) as trainer:
         trainer.train()
         steps = [record.env_steps for record in trainer.history]
         ax.plot(steps, [record.center_return for record in trainer.history], label=name)
         print(f"{name:14} score {trainer.evaluate(episodes=50).mean:.2f}")
-ax.set(xlabel="environment steps", ylabel="return of the center", title="Acrobot-v1")
+ax.set(xlabel="environment steps", ylabel="return of the center", title="CartPole-v1")
 ax.legend()
 
 # %%

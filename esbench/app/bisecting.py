@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from esbench.app.display import Display, PlainDisplay
+from esbench.app.display import Display
 from esbench.app.options import public
+from esbench.app.plain_display import PlainDisplay
 from esbench.core.errors import EsbenchError, UsageError
 
 if TYPE_CHECKING:

@@ -69,27 +69,11 @@ class Display(ABC):
         complain(text)
 
 
-@final
-class PlainDisplay(Display):
-    """Lines of text."""
-
-    def say(self, *lines: str) -> None:
-        """Print lines on standard output."""
-        for line in lines:
-            sys.stdout.write(f"{printable(line)}\n")
-        sys.stdout.flush()
-
-    def working(self, what: str) -> contextlib.AbstractContextManager[Tell]:
-        """Show nothing."""
-        return contextlib.nullcontext(lambda _: None)
-
-    def grid(self, trials: int, quiet: bool = False, warns: bool = True) -> GridProgress:
-        """The progress of that many trials, which a notebook draws."""
-        from esbench.app.notebook import NotebookProgress, in_notebook
-
-        if in_notebook() and not quiet:
-            return NotebookProgress(trials, warns)
-        return PlainProgress(self, trials, quiet, warns)
+def tell(*lines: str) -> None:
+    """Print lines on standard output."""
+    for line in lines:
+        sys.stdout.write(f"{printable(line)}\n")
+    sys.stdout.flush()
 
 
 def complain(text: str) -> None:
@@ -289,26 +273,6 @@ class GridProgress(ABC):
             steps, seconds = format_steps(one.steps), self.now() - one.began
             detail = f"{detail:<15} {steps:>6} steps  {generations:>16}  {seconds:6.1f} s"
         self.show(mark, trial.name, detail)
-
-
-@final
-class PlainProgress(GridProgress):
-    """The progress as lines of text."""
-
-    def __init__(self, display: Display, trials: int, quiet: bool, warns: bool) -> None:
-        super().__init__(trials, quiet, warns)
-        self._display = display
-
-    def show(self, mark: Mark, name: str, text: str) -> None:
-        """Print a line about a trial."""
-        self.say(f"{mark:<5} {self.padded(name)} {text}")
-
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line that begins with no mark."""
-        self._display.say(text)
-
-    def advanced(self) -> None:
-        """Nothing is drawn again."""
 
 
 def shown_return(record: GenerationRecord) -> float:

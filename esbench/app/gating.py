@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from esbench.app.display import Display, PlainDisplay
+from esbench.app.display import Display
 from esbench.app.options import Statistic, listed, public
+from esbench.app.plain_display import PlainDisplay
 from esbench.app.reading import LEADERBOARD
 from esbench.app.training import train
 from esbench.core.errors import UsageError, require_integer

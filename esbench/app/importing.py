@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from esbench.app.display import Display, PlainDisplay
+from esbench.app.display import Display
 from esbench.app.options import Texts, listed, public
+from esbench.app.plain_display import PlainDisplay
 from esbench.core.errors import UsageError, unknown
 
 if TYPE_CHECKING:

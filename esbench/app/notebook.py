@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from esbench.app.display import COLUMNS, GridProgress, Mark, PlainDisplay, shown_return
+from esbench.app.display import COLUMNS, GridProgress, Mark, shown_return, tell
 from esbench.core.escape import printable
 from esbench.core.units import counted, format_number
 
@@ -59,7 +59,7 @@ class NotebookProgress(GridProgress):
 
     def say(self, text: str, style: str = "") -> None:
         """Print a line on standard output."""
-        PlainDisplay().say(text)
+        tell(text)
 
     def advanced(self) -> None:
         """Draw what has changed, unless that was done a moment ago."""

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from esbench.app.display import Display, PlainDisplay
+from esbench.app.display import Display
 from esbench.app.options import Pick, Which, public
+from esbench.app.plain_display import PlainDisplay
 from esbench.core.errors import EsbenchError, UsageError, require_integer
 
 if TYPE_CHECKING:

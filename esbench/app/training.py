@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, Unpack, final
 
-from esbench.app.display import Display, PlainDisplay
+from esbench.app.display import Display
 from esbench.app.options import (
     GridLike,
     GridOptions,
@@ -24,6 +24,7 @@ from esbench.app.options import (
     require_trusted_start,
     skip_missing,
 )
+from esbench.app.plain_display import PlainDisplay
 from esbench.core.errors import UsageError, require_integer, shown
 
 if TYPE_CHECKING:
