@@ -78,16 +78,16 @@ for _ in range(30):
 print(np.round(algorithm.center, 2))
 
 # %%
-# And it trains policies, in the same trainer as every other algorithm. Beside it, random search.
+# And it trains policies, in the same trainer as every other algorithm. Beside it, SNES.
 
 fig, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
-for name in ("best_quarter", "random_search"):
+for name in ("best_quarter", "snes"):
     with esbench.make_trainer(
         name,
         env="CartPole-v1",
         workers=0,
         policy={"template": "mlp", "hidden": [8]},
-        budget={"env_steps": 6_000},
+        budget={"env_steps": 15_000},
         population_size=32,
     ) as trainer:
         trainer.train()
