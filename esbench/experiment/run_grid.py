@@ -85,10 +85,10 @@ def layout_of(trials: Sequence[Trial], engine: Engine, at_once: int | None = Non
     specs = [trial.spec for trial in trials if not trial.is_done]
     if engine.is_here and at_once not in {None, 1}:
         raise UsageError(f"at_once = {at_once}: expected 1 with workers=0, which is one process")
-    if found := next(filter(None, map(_only_here, specs)), ""):
+    if own := next(filter(None, map(_only_here, specs)), ""):
         if at_once not in {None, 1}:
             raise UsageError(
-                f"at_once = {at_once} with {found}, which a notebook or a prompt defines: expected "
+                f"at_once = {at_once} with {own}, which a notebook or a prompt defines: expected "
                 "1, or it in a file such as mine.py, which other processes can import"
             )
         at_once = 1
