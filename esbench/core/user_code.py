@@ -35,7 +35,6 @@ from esbench.core.json_text import Json
 
 TRUSTED: Final[set[str]] = set()  # names that the user of this process has given
 FOLDERS: Final[list[str]] = []  # searched for user code after ``sys.path``
-REMEDY: Final = "expected workers=0, which plays in this process, or it in a file such as mine.py"
 _WRITES_FILES: Final = "RecordVideo"
 
 
@@ -102,7 +101,8 @@ def import_object(kind: str, name: str, base: type = object, or_function: bool =
         if part not in known and module_name == "__main__":
             raise UsageError(
                 f"{kind} {name!r}: other processes cannot import what a notebook, a prompt or a "
-                f"file without a module's name defines; {REMEDY}"
+                "file without a module's name defines; expected workers=0, which plays in this "
+                "process, or it in a file such as mine.py"
             )
         if part not in known:
             public = [key for key in known if not key.startswith("_")]

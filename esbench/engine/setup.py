@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
 from esbench.core.errors import UsageError
 from esbench.core.flat_spaces import Array, Space, packed
 from esbench.core.seeding import Purpose, episode_seed
-from esbench.core.user_code import REMEDY, is_interactive, names_in
+from esbench.core.user_code import is_interactive, names_in
 from esbench.environments.backends.backend import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.behaviors.behavior import Behavior, behavior_class
 from esbench.environments.simulator_log import silenced
-from esbench.environments.specifications import registered_by
+from esbench.environments.specifications import registration
 from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.normalization import Normalizer, policy_inputs
 from esbench.policies.policy import POLICIES, Policy, Rows
@@ -25,27 +25,43 @@ from esbench.policies.spaces import Actions, Observations
 SPACING: Final = 8  # steps between the observations of a reference batch, which are then distinct
 
 
-def only_here(environment: EnvironmentSpec, policy: PolicySpec | None = None) -> str:
-    """What workers cannot import, in words, because a notebook or a prompt defines it.
+@final
+class OnlyHere(NamedTuple):
+    """Why other processes do not find an environment or a policy, and what they would find."""
 
-    Empty if there is no such thing.
+    problem: str
+    remedy: str
+
+
+def only_here(environment: EnvironmentSpec, policy: PolicySpec | None = None) -> OnlyHere | None:
+    """What of these only this process, a notebook or a prompt, knows; None if there is nothing.
+
+    It has defined that, or has imported a module that registers the environment.
     """
     if not is_interactive():
-        return ""
+        return None
+    found = None if ":" in environment.id else registration(environment.id)
+    names = [f"environment {environment.id!r}"] if found and found.module == "__main__" else []
     for kind, spec in ("environment", environment), ("policy", policy):
-        for name in names_in({} if spec is None else spec.model_dump(mode="json")):
-            if name.startswith("__main__:"):
-                return f"{kind} {name!r}"
-    is_own = registered_by(environment.id) == "__main__"
-    return f"environment {environment.id!r}" if is_own else ""
+        given = names_in({} if spec is None else spec.model_dump(mode="json"))
+        names += [f"{kind} {name!r}" for name in given if name.startswith("__main__:")]
+    if names:
+        problem = f"{names[0]} is defined in a notebook or at a prompt"
+        return OnlyHere(problem, "it in a file such as mine.py")
+    if found is None or found.asked_for or not found.noted:
+        return None
+    if found.module.partition(".")[0] in {"gymnasium", "esbench"}:
+        return None
+    problem = f"environment {environment.id!r} is registered by {found.module!r}, not in its name"
+    return OnlyHere(problem, f"'{found.module}:{environment.id}'")
 
 
 def require_importable(environment: EnvironmentSpec, policy: PolicySpec | None = None) -> None:
     """Raises UsageError for an environment or a policy that is ``only_here``."""
     if found := only_here(environment, policy):
         raise UsageError(
-            f"{found} is defined in a notebook or at a prompt, where worker processes do not find "
-            f"it; {REMEDY}"
+            f"{found.problem}, so worker processes do not find it; expected workers=0, which plays "
+            f"in this process, or {found.remedy}"
         )
 
 

@@ -226,10 +226,10 @@ def registered(environment_id: str) -> EnvSpec | None:
         return None
 
 
-def registered_by(environment_id: str) -> str:
-    """The module that registers a name; empty if the name is not registered."""
+def registration(environment_id: str) -> Registration | None:
+    """What a name stands for and who registers it; None if the name is not registered."""
     spec, name = registered(environment_id), environment_id.rpartition(":")[2]
-    return next((m for m, each in _registrations(name).items() if each.spec is spec), "")
+    return next((each for each in _registrations(name).values() if each.spec is spec), None)
 
 
 def module_of(environment_id: str) -> str:

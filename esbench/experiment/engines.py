@@ -78,8 +78,8 @@ def local_engine(workers: int | None, specs: Iterable[TrialSpec] = ()) -> Engine
     if workers == 0:
         return ThisProcess()
     own = (only_here(spec.environment, spec.policy) for spec in specs)
-    if workers is None and is_interactive() and (found := next(filter(None, own), "")):
-        reason = f"{found} is defined here, so this process plays the episodes, as with workers=0"
+    if workers is None and is_interactive() and (found := next(filter(None, own), None)):
+        reason = f"{found.problem}, so this process plays the episodes, as with workers=0"
         return ThisProcess(reason=reason)
     return WorkerPool(workers)
 

@@ -1,7 +1,9 @@
 """Training in the calling process, as with workers=0 and for what a notebook defines."""
 
 import contextlib
+import errno
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -42,6 +44,20 @@ GRID = {
     "evaluation": {"episodes": 2},
     "policy": {"template": "linear"},
 }
+
+
+DIFFERS = """
+import os
+from doubles import Walk
+import gymnasium
+
+class Mine(Walk):
+    def reset(self, **options):
+        observation, info = super().reset(**options)
+        return observation * 0 + os.getpid() % 10007, info
+
+gymnasium.register("Differs-v0", Mine, max_episode_steps=5)
+"""
 
 
 class Cell(Walk):
@@ -132,7 +148,7 @@ def test_a_grid_of_a_notebook_is_trained_scored_and_verified_without_workers() -
         ({}, "environment 'Cell-v0'"),
         ({"env": "CartPole-v1", "policy": Net}, "policy '__main__:Net'"),
         (
-            {"environment": {"wrappers": [{"wrapper": Twice}]}},
+            {"env": "CartPole-v1", "environment": {"wrappers": [{"wrapper": Twice}]}},
             "environment '__main__:Twice'",
         ),
     ],
@@ -148,6 +164,44 @@ def test_workers_refuse_what_a_notebook_defines_and_name_the_remedy(
     assert name in str(caught.value)
     assert "workers=0" in str(caught.value)
     assert "mine.py" in str(caught.value)
+
+
+@pytest.mark.usefixtures("notebook")
+def test_workers_say_which_name_they_need_for_an_imported_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imported_here.py").write_text(DIFFERS.replace("os.getpid()", "0"))
+    monkeypatch.syspath_prepend(tmp_path)
+    exec("import imported_here", vars(sys.modules["__main__"]))
+    with (
+        public.make_trainer("snes", env="Differs-v0", workers=1, **SMALL) as trainer,
+        pytest.raises(UsageError, match="workers=0.*'imported_here:Differs-v0'"),
+    ):
+        trainer.train()
+    with public.make_trainer("snes", env="Differs-v0", **SMALL) as trainer:
+        trainer.train()
+        assert isinstance(trainer._pool, ThisProcess)
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_cannot_be_written_is_named_and_needed_only_for_results(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(path: str, *_: Any) -> None:
+        raise OSError(code, os.strerror(code), path)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    for call in (
+        lambda: public.run(GRID, quiet=True),
+        lambda: public.make_trainer("snes", env="Cell-v0", out="out"),
+    ):
+        with pytest.raises(UsageError, match=f"cannot write .*{os.strerror(code)}") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    with public.make_trainer("snes", env="Cell-v0", **SMALL) as trainer:
+        trainer.train()
+    assert not any(Path().iterdir())
 
 
 @pytest.mark.parametrize(
@@ -264,20 +318,6 @@ def test_an_interrupt_within_a_step_saves_the_trial_and_changes_no_bit() -> None
     found = [next(Path(name).rglob("result.json")).read_text() for name in ("whole", "out")]
     first, second = (json.loads(text)["digest"] for text in found)
     assert first == second
-
-
-DIFFERS = """
-import os
-from doubles import Walk
-import gymnasium
-
-class Mine(Walk):
-    def reset(self, **options):
-        observation, info = super().reset(**options)
-        return observation * 0 + os.getpid() % 10007, info
-
-gymnasium.register("Differs-v0", Mine, max_episode_steps=5)
-"""
 
 
 def test_an_environment_that_differs_between_processes_is_refused(
