@@ -7,7 +7,7 @@ from typing import Any
 import esbench
 from esbench.algorithms.base import ALGORITHMS
 from esbench.grids.environment_files import EnvironmentFile
-from esbench.grids.trial_spec import BudgetSpec
+from esbench.grids.trial_spec import BudgetSpec, trainer_settings
 from esbench.policies.policy import POLICIES
 from esbench.store.generation_record import GenerationRecord
 
@@ -20,6 +20,7 @@ def names() -> set[str]:
     models: list[Any] = [
         *(ALGORITHMS.get(name).Settings for name in ALGORITHMS.names()),
         *(POLICIES.get(name).Settings for name in POLICIES.names()),
+        *map(trainer_settings, ("ppo", "td3")),
         EnvironmentFile, BudgetSpec,
     ]  # fmt: skip
     settings = {name for model in models for name in model.model_fields}

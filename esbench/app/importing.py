@@ -125,13 +125,13 @@ def import_settings(file: str | Path, *, env: str, algorithm: str | None = None)
     from esbench.integrations.rl_zoo import OTHER_NAMES, read_zoo
 
     path = Path(file)
-    agent = algorithm or OTHER_NAMES.get(path.stem, path.stem)
-    if agent not in AGENTS.names():
-        hint = "" if algorithm else ", or give --algorithm"
-        raise UsageError(f"{unknown('agent', agent, AGENTS.names())}{hint}")
     try:
         text = read_text(path)
     except FileNotFoundError:
         raise UsageError(f"FILE = {str(path)!r}: no such file; expected YAML") from None
+    agent = algorithm or OTHER_NAMES.get(path.stem, path.stem)
+    if agent not in AGENTS.names():
+        hint = "" if algorithm else " (the name of the file; --algorithm chooses another one)"
+        raise UsageError(f"{unknown('agent', agent, AGENTS.names())}{hint}")
     found = read_zoo(text, env, agent_settings(AGENTS.get(agent)), str(path))
     return found.grid(env, agent, path.name)

@@ -95,7 +95,8 @@ def export_policy(policy: Exportable, path: Path) -> Json:
 def require_format(path: Path) -> MakeProgram:
     """What makes a file with this suffix; UsageError for another one, or a missing package."""
     if (found := FORMATS.get(path.suffix)) is None:
-        known = ", ".join(f"{suffix} ({name})" for suffix, (name, _) in FORMATS.items())
+        *others, last = (f"{suffix} ({name})" for suffix, (name, _) in FORMATS.items())
+        known = f"{', '.join(others)} or {last}"
         raise UsageError(f"cannot export to {path}: expected a file ending in {known}")
     if path.suffix == ".onnx":
         require_onnx()
