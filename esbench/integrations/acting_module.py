@@ -32,7 +32,10 @@ class ActingModule(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         space = model.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) > 2:
-            raise UsageError(f"a torch module of observations {space}: expected a Box of numbers")
+            raise UsageError(
+                f"observations {space}: expected a Box of one or two axes, for which alone the "
+                "policy of an agent has a torch module"
+            )
         with torch.random.fork_rng(devices=[]):  # it is made with random parameters
             self.policy = type(model.policy)(**model.policy._get_constructor_parameters())
         self.policy.load_state_dict(model.policy.state_dict())

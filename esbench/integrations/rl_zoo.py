@@ -22,6 +22,7 @@ OTHER_NAMES: Final = {"ars": "sb3_ars", "trpo": "sb3_trpo"}  # of agents, by tha
 _ATARI: Final = ("NoFrameskip-v4", "ALE/")
 _NUMBER: Final = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")  # that YAML 1.1 takes for a text
 _ACTIVATION: Final = re.compile(r"(?:(?:torch|th)\.)?nn\.(\w+)")
+_VERSION: Final = re.compile(r"-v(\d+)$")
 _STACK: Final = {"wrapper": "gymnasium.wrappers:FrameStackObservation", "padding_type": "zero"}
 
 
@@ -125,13 +126,19 @@ def _tables(text: str, source: str) -> dict[str, Table]:
 
 
 def _entry(tables: dict[str, Table], environment: str, source: str) -> tuple[str, Table]:
-    """The entry of an environment, or of all Atari games, as the zoo chooses it."""
+    """The entry of an environment, of its latest other version, or of all Atari games."""
     name = environment.rpartition(":")[2]
-    is_game = any(part in environment for part in _ATARI)
-    for known in (environment, name, *(["atari"] if is_game else [])):
+    game = ["atari"] if any(part in environment for part in _ATARI) else []
+    others = [each for each in tables if _VERSION.sub("", each) == _VERSION.sub("", name)]
+    for known in (environment, name, *sorted(others, key=_version, reverse=True), *game):
         if known in tables:
             return known, tables[known]
     raise unknown(f"environment in {source}", name, tables)
+
+
+def _version(name: str) -> int:
+    version = _VERSION.search(name)
+    return int(version[1]) if version else 0
 
 
 def _set(found: ZooSettings, model: type[TrainerSettings], key: str, value: Any) -> None:

@@ -85,6 +85,9 @@ def test_a_grid_has_the_settings_the_budget_and_the_wrappers_of_an_entry(tmp_pat
     assert grid["environment"]["gymnasium:Walker2d-v4"]["wrappers"] == [
         {"wrapper": "gymnasium.wrappers:TimeLimit", "max_episode_steps": 500}
     ]
+    grid, comments = imported(tmp_path, "HalfCheetah-v5", f"{ZOO}HalfCheetah-v3: {{}}\n")
+    assert grid["environments"] == ["HalfCheetah-v5"]
+    assert "settings of 'HalfCheetah-v4'" in comments
     grid, comments = imported(tmp_path, "PongNoFrameskip-v4")
     assert "frame_stack = 4" in comments
 
