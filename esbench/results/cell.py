@@ -322,14 +322,23 @@ def normalized_scores(found: Sequence[Cell]) -> dict[str, dict[str, list[float]]
 
 
 def require_comparable(found: Sequence[Cell]) -> None:
-    """Raises UsageError if a seed was run twice, or training went too far beyond its budget."""
+    """Raises UsageError if a seed was run twice, or training went too far beyond its budget.
+
+    A gate compares cells with their own past, which has the same budget: ``require_distinct``.
+    """
+    require_distinct(found)
+    for cell in found:
+        require_within_budget(cell.title, cell.overspent)
+
+
+def require_distinct(found: Sequence[Cell]) -> None:
+    """Raises UsageError if a seed was run twice."""
     for cell in found:
         if cell.twice:
             raise UsageError(
                 f"{cell.twice[0]} and {cell.twice[1]} hold the same trial; expected a folder with "
                 "one of them"
             )
-        require_within_budget(cell.title, cell.overspent)
 
 
 def variant_of(spec: Json) -> str:

@@ -18,7 +18,7 @@ from esbench.core.settings import parse
 from esbench.core.units import counted
 from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import flatten
-from esbench.results.cell import Cell, require_comparable, variant_of
+from esbench.results.cell import Cell, require_distinct, variant_of
 from esbench.results.run import Run, read_run
 from esbench.store.find_trials import find_trials
 
@@ -41,9 +41,9 @@ def read_folder(root: Path) -> list[Cell]:
 
 
 def load_cells(root: Path) -> list[Cell]:
-    """As ``read_folder``; UsageError also as ``require_comparable``."""
+    """As ``read_folder``; UsageError also as ``require_distinct``."""
     found = read_folder(root)
-    require_comparable(found)
+    require_distinct(found)
     return found
 
 

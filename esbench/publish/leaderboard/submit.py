@@ -24,7 +24,7 @@ from esbench.experiment.published_policy import arrays_of, published_policy
 from esbench.experiment.stored_trainer import stored_trainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.baselines import OWN_MEAN, FrozenTrial, freeze_cell
-from esbench.results.cell import Cell
+from esbench.results.cell import Cell, require_comparable
 from esbench.results.entries import (
     Entry,
     EntryCurves,
@@ -82,11 +82,13 @@ def submit(root: Path, out: Path, trusted: bool = False) -> dict[Path, SubmitAct
     trusts the code that the trials name.
 
     Raises:
-        UsageError: a trial is not done, is damaged, or does not agree with itself; there are too
-            few seeds; this version does not understand a specification; a seed of the file that
-            exists has other results; or a file cannot be written. Nothing is written.
+        UsageError: a trial is not done, is damaged, went far beyond its budget, or does not agree
+            with itself; there are too few seeds; this version does not understand a specification;
+            a seed of the file that exists has other results; or a file cannot be written. Nothing
+            is written.
     """
     found = done_cells(root)
+    require_comparable(found)
     require_trusted([cell.spec for cell in found], root, trusted)
     require_folder(out)
     with WorkerPool() as pool:
