@@ -61,6 +61,7 @@ def poison(folder: Path, name: str, *places: str) -> None:
     def change(content: Any) -> None:
         for place in places or PLACES:
             PLACES[place](content["spec"], name)
+        content.pop("scores", None)  # a baseline plays random actions where they have no score
 
     edit(folder, "trial.json", change)
     edit(folder, "state.json", change)
