@@ -85,11 +85,13 @@ def run(
         >>> scores = esbench.run(grid, env_steps=1_000, out="run", quiet=True)  # doctest: +ELLIPSIS
         done ...
     """
+    from esbench.engine.child_process import require_main_process
     from esbench.experiment.trials import require_same_code
     from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.integrations.trackers.tracker import make_tracker
     from esbench.results.data_frames import scores_of
 
+    require_main_process()
     chosen, at_once = engine_choice(options), options.get("at_once")
     limits = Limits(episode_timeout, trial_timeout)
     given: Sequence[str | Callback] = (

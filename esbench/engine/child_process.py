@@ -110,16 +110,18 @@ class Child:
         main: Callable[..., None],
         *arguments: object,
         variables: Mapping[str, str] | None = None,
+        imports_main: bool = True,
     ) -> None:
         """Start a process that runs ``main(parent, *arguments)``; all must be picklable.
 
-        It has the environment variables of this process, ``SAME_HASHES`` and ``variables``.
+        It has the environment variables of this process, ``SAME_HASHES`` and ``variables``, and
+        ``imports_main``, the user's script, unless that is not wanted.
 
         LimitError if the machine refuses a further process.
         """
         self.owner = os.getpid()
         occupy_streams()  # otherwise the pipe could be one of them
-        preparation, call = _preparation(), pickle.dumps((main, arguments))
+        preparation, call = _preparation(imports_main), pickle.dumps((main, arguments))
         with ENVIRON:
             environment = {**os.environ, **SAME_HASHES, **(variables or {})}
         try:
@@ -279,16 +281,17 @@ def run_child(descriptor: int) -> None:
         end_soon(code)
 
 
-def _preparation() -> dict[str, Any]:
-    """What a child needs to import the modules of this process, its main module included."""
+def _preparation(imports_main: bool) -> dict[str, Any]:
+    """What a child needs to import the modules of this process."""
     try:
         found = spawn.get_preparation_data("esbench")
     except RuntimeError:  # this is a child itself, which imports the user's script
         raise SystemExit(UNGUARDED) from None
     del found["authkey"]  # which only multiprocessing may send
     found["user_code"] = user_code.FOLDERS, user_code.TRUSTED
-    if getattr(sys.modules["__main__"], "__file__", None) == "<stdin>":
+    if not imports_main or getattr(sys.modules["__main__"], "__file__", None) == "<stdin>":
         found.pop("init_main_from_path", None)
+        found.pop("init_main_from_name", None)
     return found
 
 

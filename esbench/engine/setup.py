@@ -33,12 +33,15 @@ class OnlyHere(NamedTuple):
     remedy: str
 
 
-def only_here(environment: EnvironmentSpec, policy: PolicySpec | None = None) -> OnlyHere | None:
+def only_here(
+    environment: EnvironmentSpec, policy: PolicySpec | None = None, in_script: bool = False
+) -> OnlyHere | None:
     """What of these only this process, a notebook or a prompt, knows; None if there is nothing.
 
-    It has defined that, or has imported a module that registers the environment.
+    It has defined that, or has imported a module that registers the environment. A script counts
+    ``in_script``, for a process that does not import it.
     """
-    if not is_interactive():
+    if not (in_script or is_interactive()):
         return None
     found = None if ":" in environment.id else registration(environment.id)
     names = [f"environment {environment.id!r}"] if found and found.module == "__main__" else []

@@ -103,9 +103,9 @@ class ThisProcess(Engine):
                 found = first(environment.id, environment.kwargs, environment.wrappers)
             except USER_CODE_ERRORS as error:
                 raise UsageError(str(failure(error, loads=False))) from error
-        if not others or only_here(environment):
+        if not others or only_here(environment, in_script=True):
             return [found, *(None for _ in others)]
-        with WorkerPool(len(others)) as pool:
+        with WorkerPool(len(others), imports_main=False) as pool:
             return [found, *pool.ask(others, environment)]
 
     def play(self, job: Job, tasks: Sequence[Task]) -> Episodes:

@@ -98,13 +98,19 @@ class WorkerPool(Engine):
         moved: the number of times that an episode continued in another worker.
     """
 
-    def __init__(self, workers: int | None = None, slots: int = DEFAULT_SLOTS) -> None:
-        """Prepare one worker per core by default; UsageError for a wrong number."""
+    def __init__(
+        self, workers: int | None = None, slots: int = DEFAULT_SLOTS, imports_main: bool = True
+    ) -> None:
+        """Prepare one worker per core by default; UsageError for a wrong number.
+
+        ``imports_main`` is whether workers import the user's script.
+        """
         if workers is not None:
             most = max(FEW_WORKERS, WORKERS_PER_CORE * usable_cores())
             require_integer("workers", workers, 1, most, ", the most on this machine")
         self._size = workers or usable_cores()
         super().__init__(slots)
+        self._imports_main = imports_main
         self.moved = 0
         self._workers: list[_Worker] = []
         self._configuration: Configure | None = None
@@ -354,7 +360,7 @@ class WorkerPool(Engine):
         end([worker.child for worker in workers])
 
     def _start(self) -> _Worker:
-        child = Child(worker_main, variables=SINGLE_THREAD)
+        child = Child(worker_main, variables=SINGLE_THREAD, imports_main=self._imports_main)
         if self._configuration is not None:
             child.send(self._configuration)
         return _Worker(child, loading=int(self._configuration is not None))

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 import pytest
 import torch
-from command_line import Run
+from command_line import Run, finished
 from doubles import Walk
 from threadpoolctl import threadpool_info, threadpool_limits
 from trainers import results
@@ -342,3 +342,29 @@ def test_output_of_an_environment_goes_to_the_log_of_its_trial(
     code, out, err = esbench("run", *trials, *small, "--workers", "0")
     assert (code, "hello from Python" in out + err) == (0, False)
     assert "hello from Python" in next(tmp_path.rglob("log.txt")).read_text()
+
+
+UNGUARDED = """
+import esbench, gymnasium, sys
+from doubles import Walk
+
+class Mine(Walk):
+    pass
+
+gymnasium.register("Mine-v0", Mine, max_episode_steps=5)
+workers = int(sys.argv[1]) if sys.argv[1:] else None
+budget = {"generations": 2}
+esbench.run({"environments": ["Mine-v0"], "algorithms": ["snes"], "seeds": [0], "budget": budget},
+            workers=workers, quiet=True)
+"""
+
+
+@pytest.mark.parametrize(("arguments", "is_trained"), [(["0"], True), ([], False)])
+def test_a_script_without_a_guard_needs_to_train_without_workers(
+    tmp_path: Path, arguments: list[str], is_trained: bool
+) -> None:
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    code, out, err = finished("script.py", *arguments, cwd=tmp_path)
+    assert (code == 0, "done" in out) == (is_trained, is_trained)
+    assert ("__name__" in err) != is_trained
+    assert err.count("Traceback") == (not is_trained)
