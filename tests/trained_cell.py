@@ -18,7 +18,7 @@ from esbench.store.origin import CODE
 
 TRAIN = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--env-steps", "600",
-    "--workers", "1", "--quiet", "--out", "out",
+    "--workers", "0", "--quiet", "--out", "out",
     "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=12",
 ]  # fmt: skip
 Rewrite = Callable[..., Path]

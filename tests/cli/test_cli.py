@@ -16,7 +16,7 @@ SMALL = [
     "--set", "algorithms.openai_es.population_size=4",
     "--set", "evaluation.episodes=3",
     "--env-steps", "60",
-    "--workers", "1",
+    "--workers", "0",
 ]  # fmt: skip
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -119,14 +119,14 @@ def test_plot_into_a_folder_of_choice(esbench: Run, tmp_path: Path) -> None:
 
 
 def test_eval_gives_the_recorded_score_again(esbench: Run, trained: Path) -> None:
-    code, out, _ = esbench("eval", str(trained), "--workers", "1")
+    code, out, _ = esbench("eval", str(trained), "--workers", "0")
     assert code == 0
     assert "identical to the recorded score" in out
-    _, out, _ = esbench("eval", str(trained), "--episodes", "7", "--workers", "1")
+    _, out, _ = esbench("eval", str(trained), "--episodes", "7", "--workers", "0")
     assert "over 7 episodes" in out
     assert "recorded" not in out
     edit(trained, "result.json", lambda content: content.update(score=1.0))
-    code, out, _ = esbench("eval", str(trained), "--workers", "1")
+    code, out, _ = esbench("eval", str(trained), "--workers", "0")
     assert code == 1
     assert "DIFFERENT from the recorded score 1.0" in out
 
@@ -157,8 +157,8 @@ def test_eval_counts_episodes_without_a_finite_return(esbench: Run) -> None:
     assert code == 0
     assert "of 20 episodes not finite" in out
     run = ["run", "--env", bad, "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "200"]
-    esbench(*run, "--out", "out", "--workers", "1", "--quiet", "--set", "evaluation.episodes=12")
-    code, out, err = esbench("eval", "out", "--all", "--workers", "1")
+    esbench(*run, "--out", "out", "--workers", "0", "--quiet", "--set", "evaluation.episodes=12")
+    code, out, err = esbench("eval", "out", "--all", "--workers", "0")
     assert (code, err) == (0, "")
     assert "of 12 episodes not finite" in out
     assert "identical to the recorded score" in out

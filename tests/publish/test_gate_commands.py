@@ -11,7 +11,7 @@ from esbench.store.trial_folder import TrialFolder
 
 TRAIN = [
     "run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0-2",
-    "--env-steps", "500", "--workers", "1", "--quiet",
+    "--env-steps", "500", "--workers", "0", "--quiet",
     "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=3",
 ]  # fmt: skip
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
@@ -41,7 +41,7 @@ def test_the_same_run_passes_and_fresh_seeds_decide_on_another(
     assert esbench(*other, "--out", "first")[0] == 0
     assert esbench("check", "first", "--baseline", "new/b.json")[0] == 4
     again = ["check", "first", "--baseline", "new/b.json", "--until-conclusive"]
-    code, out, _ = esbench(*again, "--max-seeds", "8", "--workers", "1")
+    code, out, _ = esbench(*again, "--max-seeds", "8", "--workers", "0")
     assert code in (0, 1, 4)
     assert "look at 8 seeds: 5 trials" in out
     for seed in range(5, 13):
@@ -101,7 +101,7 @@ BAD = {
     "check none --baseline b.json": "no folder 'none'",
     "check out --baseline b.json --format bagde": "bagde",
     "check out --baseline b.json --max-seeds 16": "--max-seeds 16",
-    "check out --baseline b.json --workers 1": "--until-conclusive",
+    "check out --baseline b.json --workers 0": "--until-conclusive",
     "check out --baseline b.json --json b.json": "--json b.json is the file of --baseline",
     "check out --baseline b.json --json x --junit x": "--json x is the file of --junit",
     "check out --baseline bb.json": "did you mean 'b.json'",

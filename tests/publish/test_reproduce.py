@@ -108,7 +108,7 @@ def test_a_stop_by_a_callback_or_a_target_is_repeated(
         budget=budget,
         evaluation={"episodes": 3},
         out=tmp_path,
-        workers=1,
+        workers=0,
     ) as trainer:
         trainer.train(callbacks=[lambda record: Stop("enough") if record.generation == 4 else None])
         assert trainer.progress.generation == (2 if target == -1e9 else 4)
@@ -234,11 +234,11 @@ def test_a_failure_hides_no_other_cell_and_no_difference_of_another_seed(
     with working_in(tmp_path):
         assert execute(*TRAIN, "--seeds", "0", "--env", "doubles:Slow-v0") == 0
     monkeypatch.setattr(TRAINS_AGAIN, failing(0, "Slow-v0"))
-    code, out, _ = esbench("verify", str(tmp_path / "out"), "--workers", "1")
+    code, out, _ = esbench("verify", str(tmp_path / "out"), "--workers", "0")
     assert (code, out.count("identical"), out.count("the simulator fell over")) == (3, 1, 1)
     set_digest(trained / "seed-1", 1)
     monkeypatch.setattr(TRAINS_AGAIN, failing(2))
-    code, out, _ = esbench("verify", str(trained), "--workers", "1")
+    code, out, _ = esbench("verify", str(trained), "--workers", "0")
     assert (code, "different: 1 of 3 trials" in out) == (1, True)
     assert "seed 2: the simulator fell over" in out
 
@@ -256,7 +256,7 @@ def test_a_trial_whose_episodes_never_end_fails_within_its_limit(
         return remembered(spec, pool, watch, *arguments)
 
     monkeypatch.setattr(TRAINS_AGAIN, endless)
-    words = "verify", str(trained), "--workers", "1", "--episode-timeout"
+    words = "verify", str(trained), "--workers", "0", "--episode-timeout"
     code, out, _ = esbench(*words, "2")
     assert (code, out.count("no episode ended within the episode timeout of 2 s")) == (3, 1)
     assert "seed 1: no episode ended" in out
@@ -479,7 +479,7 @@ def test_sizes_are_checked_before_anything_is_announced_or_trained(
     esbench: Run, rewrite: Rewrite, monkeypatch: pytest.MonkeyPatch, forge: Change, words: str
 ) -> None:
     monkeypatch.setattr(TRAINS_AGAIN, None)
-    code, out, err = esbench("verify", str(rewrite(forge)), "--workers", "1")
+    code, out, err = esbench("verify", str(rewrite(forge)), "--workers", "0")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert re.search(words, err)
 
@@ -490,7 +490,7 @@ def test_the_steps_and_episodes_to_be_played_are_announced(
 ) -> None:
     monkeypatch.setattr(TRAINS_AGAIN, failing(0))
     steps = sum(json.loads(file.read_text())["env_steps"] for file in trained.rglob("result.json"))
-    _, out, _ = esbench("verify", str(path if what == "file" else trained), "--workers", "1")
+    _, out, _ = esbench("verify", str(path if what == "file" else trained), "--workers", "0")
     assert out.startswith(f"{format_steps(steps)} steps of training and 48 held-out episodes: ")
 
 
@@ -564,12 +564,12 @@ def test_a_file_or_a_part_of_a_leaderboard_is_trained_again(
 ) -> None:
     kept = path.read_bytes()
     rewrite(lambda content: (raise_scores(content, 0.5), elsewhere(content)))
-    code, out, _ = esbench("verify", str(path), "--workers", "1")
+    code, out, _ = esbench("verify", str(path), "--workers", "0")
     assert (code, "seed 3: score" in out) == (1, True)
     path.write_bytes(kept)
-    code, out, _ = esbench("verify", str(path), "--workers", "1")
+    code, out, _ = esbench("verify", str(path), "--workers", "0")
     assert (code, "4 trials" in out) == (0, True)
-    sample = ["verify", "--leaderboard", str(board), "--workers", "1", "--sample", "2"]
+    sample = ["verify", "--leaderboard", str(board), "--workers", "0", "--sample", "2"]
     code, out, _ = esbench(*sample, "--env", "doubles:Walk-v0", "--algorithm", "openai_es")
     assert (code, "2 trials" in out) == (0, True)
     for words, message in {
