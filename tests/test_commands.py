@@ -68,12 +68,12 @@ def test_a_grid_runs_as_on_the_command_line(tmp_path: Path, esbench: Run, callba
         seen.append(record)
         return Stop("enough") if record.generation == 2 else None
 
-    found = run(GRID, out=tmp_path / "a", callback=stop, workers=1, quiet=True)
+    found = run(GRID, out=tmp_path / "a", callback=stop, workers=0, quiet=True)
     assert found["status"].tolist() == ["done"] * 4
     assert found["generations"].tolist() == [2] * 4
     assert found["algorithm"].unique().tolist() == ["openai_es sigma=0.1", "openai_es sigma=0.2"]
     assert [record.generation for record in seen] == [1, 2] * 4
-    rest: dict[str, Any] = {"seeds": 1, "workers": 1, "quiet": True}
+    rest: dict[str, Any] = {"seeds": 1, "workers": 0, "quiet": True}
     again = run(GRID, out=tmp_path / "a", track="tensorboard", **rest)
     assert len(list((tmp_path / "a" / "tensorboard").glob("*/*/seed-1/events.*"))) == 2
     assert again["trial"].tolist() == found["trial"][found["seed"] == 1].tolist()

@@ -72,7 +72,7 @@ def test_a_name_in_a_trial_is_imported_only_with_trust(
     esbench: Run, trained: Path, evil: str, place: str
 ) -> None:
     poison(trained, evil, place)
-    code, out, err = esbench("eval", str(trained / "seed-0"), "--workers", "1")
+    code, out, err = esbench("eval", str(trained / "seed-0"), "--workers", "0")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert evil in err
     assert "doubles:Walk-v0" in err or place == "environment"
@@ -80,7 +80,7 @@ def test_a_name_in_a_trial_is_imported_only_with_trust(
     assert not Path("it_ran").exists()
     with pytest.raises(UsageError, match="trust=True"):
         public.load_policy(trained / "seed-0")
-    esbench("eval", str(trained / "seed-0"), "--workers", "1", "--trust")
+    esbench("eval", str(trained / "seed-0"), "--workers", "0", "--trust")
     assert Path("it_ran").exists() == (place != "kwargs")
 
 
@@ -224,7 +224,7 @@ def test_what_a_grid_names_is_trusted_in_its_process(
     esbench: Run, trained: Path, make_trial: Callable[..., Any]
 ) -> None:
     make_trial("doubles:Walk-v0")
-    assert esbench("eval", str(trained / "seed-0"), "--workers", "1")[0] == 0
+    assert esbench("eval", str(trained / "seed-0"), "--workers", "0")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -381,12 +381,12 @@ def test_own_code_in_the_current_folder_is_found_by_all_processes(
     (trial,) = (str(path.parent) for path in tmp_path.rglob("trial.json"))
     TRUSTED.clear()
     sys.path.remove(str(tmp_path))
-    code, out, err = esbench("eval", trial, "--workers", "1", "--trust")
+    code, out, err = esbench("eval", trial, "--workers", "0", "--trust")
     assert (code, "identical" in out) == (0, True), err
     assert esbench("list", "--settings", f"{near}:Mine")[0] == 0
     warm = RUN.replace("SEED", trial).replace("'", "").split()
     warm[2] = f"{near}:Near-v0"
-    warm += ["--set", "policy.template=linear", "--env-steps", "50", "--workers", "1"]
+    warm += ["--set", "policy.template=linear", "--env-steps", "50", "--workers", "0"]
     TRUSTED.clear()
     code, _, err = esbench(*warm)
     assert (code, f"'{near}:Mine'" in err, f"'{near}:Near-v0'" in err) == (2, True, False)

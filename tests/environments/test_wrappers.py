@@ -168,7 +168,7 @@ def test_a_trial_applies_the_wrappers_in_their_order() -> None:
         {"wrapper": f"{named}OrderedActions"},
     ]
     with make_trainer(
-        "openai_es", env="MountainCar-v0", environment={"wrappers": wrappers}, workers=1
+        "openai_es", env="MountainCar-v0", environment={"wrappers": wrappers}, workers=0
     ) as trainer:
         trainer.train(env_steps=1)
         policy = trainer.policy()

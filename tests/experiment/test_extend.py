@@ -140,7 +140,7 @@ def test_killed_while_it_is_extended_it_is_whole(
 def test_the_command(esbench: Run) -> None:
     trial = ["--env", "doubles:Walk-v0", "--algorithm", "snes", "--seeds", "0", "--out", "out",
              "--set", "evaluation.episodes=2", "--set", "policy.hidden=[4]"]  # fmt: skip
-    run = ["run", *trial, "--workers", "1", "--quiet"]
+    run = ["run", *trial, "--workers", "0", "--quiet"]
     assert esbench(*run, "--env-steps", "300")[0] == 0
     more = ["--env-steps", "900"]
     code, _, complaint = esbench(*run, *more)
