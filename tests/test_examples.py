@@ -20,11 +20,11 @@ NAMES = {"esbench": esbench} | {name: getattr(esbench, name) for name in esbench
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A folder with trials in "out" and their baseline, which the examples name."""
-    small = {"population_size": 8}  # the budget is one of several generations
+    small = {"population_size": 4}  # a generation takes no more steps than the budget
     grid = {"environments": ["CartPole-v1"], "algorithms": {"openai_es": small, "snes": small}}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("examples"))
-        options = {"seeds": [0, 1, 2], "env_steps": 1_000, "record": "members"}
+        options = {"seeds": [0, 1, 2], "env_steps": 2_000, "record": "members"}
         esbench.run(grid, out="out", quiet=True, **options)
         esbench.baseline("out", out="frozen.json")
         yield

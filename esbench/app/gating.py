@@ -224,7 +224,7 @@ def verify(
 
     Examples:
         >>> (report,) = esbench.verify("out/CartPole-v1/snes/seed-0")
-        1.4 k steps of training and 100 held-out episodes: snes on CartPole-v1, seed 0
+        2.4 k steps of training and 100 held-out episodes: snes on CartPole-v1, seed 0
         snes on CartPole-v1: identical: 1 trial, every digest and score
     """
     from esbench.experiment.stored_trainer import require_trusted_trials
