@@ -75,7 +75,11 @@ def _run() -> int:
     """Run the command and return its exit code."""
     try:
         _require_values(sys.argv[1:])
-        code = app(standalone_mode=False)
+        if sys.argv[1:2] == ["--install-completion"]:
+            from esbench.cli.completion import keep
+
+            keep()  # so that the first Tab is answered at once
+        code = app(prog_name="esbench", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except EsbenchError as error:
         complain(str(error))

@@ -115,7 +115,6 @@ app = typer.Typer(
     help="The benchmark suite for evolution strategies in reinforcement learning.",
     epilog="Start with: esbench run quick",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
