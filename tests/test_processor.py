@@ -11,9 +11,10 @@ import pytest
 from command_line import finished
 
 from esbench.core import processor
+from esbench.core.linux import cpu_info
 
 pytestmark = pytest.mark.skipif(
-    not {*processor.cpu_info("flags").split()} >= processor.NEEDED, reason="needs x86-64-v3"
+    not {*cpu_info("flags").split()} >= processor.NEEDED, reason="needs x86-64-v3"
 )
 DISABLED = "NPY_DISABLE_CPU_FEATURES"
 # What libraries would choose on other processors, or a user has set. The second ends a process

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from esbench.core.linux import cpu_info
+
 BASELINE: Final = "x86-64-v3"
 # Numerical libraries read these at import. Several threads per worker would compete for the cores
 # and could change the order of a sum.
@@ -35,13 +37,6 @@ NEEDED: Final = frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"
 NATIVE: Final = "ESBENCH_NATIVE"  # faster networks in torch, and bits of this processor
 BEYOND: Final = "X86_V4 AVX512_ICL AVX512_SPR"  # NumPy warns of names that it does not know
 BEYOND_BEFORE_2_4: Final = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
-
-
-def cpu_info(key: str) -> str:
-    """A line of the kernel's description of the first processor; empty if there is none."""
-    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-        return next((x.partition(":")[2].strip() for x in lines if x.startswith(key)), "")
-    return ""
 
 
 def fix_variants() -> None:

@@ -32,6 +32,7 @@ import esbench
 from esbench.core import user_code
 from esbench.core.clock import join
 from esbench.core.errors import LIMITS, LimitError, UsageError, limit_error
+from esbench.core.linux import death_of
 from esbench.core.process import (
     ENVIRON,
     PATIENCE,
@@ -306,7 +307,7 @@ def _prepare(parent: int, module: str, preparation: dict[str, Any]) -> None:
     preparation["sys_path"].sort(key=lambda path: path not in {library, f"{library}/lib-dynload"})
     current: Any = process.current_process()
     # User code may ask multiprocessing whether it runs in a child.
-    told = process._ParentProcess("MainProcess", parent, _death_of(parent))  # type: ignore[attr-defined]
+    told = process._ParentProcess("MainProcess", parent, death_of(parent))  # type: ignore[attr-defined]
     process._parent_process = told  # type: ignore[attr-defined]
     current._inheriting = True
     try:
@@ -335,15 +336,7 @@ def _watch(child: subprocess.Popen[bytes], connection: socket.socket) -> None:
 
 def _end_with_parent(parent: int) -> None:
     """End this process and what it has started at once when its parent is gone."""
-    death = _death_of(parent)
+    death = death_of(parent)
     while os.getppid() == parent:
         wait([death], 1.0)
     os.killpg(0, signal.SIGKILL)
-
-
-def _death_of(number: int) -> int:
-    """A descriptor that becomes readable when a process dies, or never."""
-    try:
-        return os.pidfd_open(number)
-    except (AttributeError, OSError):  # macOS, an old kernel or a sandbox has none
-        return os.pipe()[0]

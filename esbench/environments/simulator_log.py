@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, final
 
 from esbench.core.errors import UsageError
 from esbench.core.import_hooks import load_within
+from esbench.core.linux import is_linux
 from esbench.core.process import ENVIRON, Jointly, interrupts_delayed
 
 Handler: TypeAlias = Callable[[str], None] | None
@@ -47,7 +48,7 @@ class Handling:
         with ENVIRON, interrupts_delayed():  # mujoco takes Ctrl-C for a missing library
             chosen = os.environ.get("MUJOCO_GL")
             screens = ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY")
-            blind = sys.platform == "linux" and not any(map(os.environ.get, screens))
+            blind = is_linux() and not any(map(os.environ.get, screens))
             if blind:
                 os.environ["MUJOCO_GL"] = "disabled"
             try:

@@ -25,7 +25,8 @@ from esbench.core.escape import printable, without_passwords
 from esbench.core.extras import DISTRIBUTION
 from esbench.core.git import commit_of
 from esbench.core.json_text import Json
-from esbench.core.processor import arithmetic, cpu_info
+from esbench.core.linux import cpu_info
+from esbench.core.processor import arithmetic
 from esbench.core.registry import Registry
 from esbench.core.user_code import find_own, names_in
 from esbench.environments.backends.backend import BACKENDS

@@ -26,6 +26,7 @@ from PIL import Image
 
 from esbench.agents.acting import Environment
 from esbench.core.errors import UsageError, as_training_errors
+from esbench.core.linux import is_linux
 from esbench.core.process import ENVIRON
 from esbench.core.units import counted
 from esbench.engine.worker_pool import WorkerPool
@@ -380,7 +381,7 @@ def without_screen(env: gymnasium.Env[Any, Any]) -> Iterator[None]:
         UsageError: It is a MuJoCo environment, no OpenGL library works, and there is no screen.
     """
     added: dict[str, str] = {}
-    if sys.platform == "linux":
+    if is_linux():
         if "SDL_VIDEODRIVER" not in os.environ:
             added["SDL_VIDEODRIVER"] = "dummy"  # read by pygame
         if is_mujoco(env) and "MUJOCO_GL" not in os.environ:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from command_line import alive, end_soon, finished
 
-from esbench.engine.child_process import Child, Parent, _death_of, end, wait_for
+from esbench.core.linux import death_of
+from esbench.engine.child_process import Child, Parent, end, wait_for
 from esbench.engine.setup import Setup
 from esbench.engine.worker_pool import WorkerPool
 from esbench.grids.trial_spec import TrialSpec
@@ -173,4 +174,4 @@ def test_a_system_without_descriptors_of_processes_is_asked_for_the_parent_each_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)  # as on macOS
-    assert os.fstat(_death_of(os.getpid()))
+    assert os.fstat(death_of(os.getpid()))
