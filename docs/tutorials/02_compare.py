@@ -23,7 +23,11 @@ scores = esbench.run(
     algorithm=["openai_es", "snes"],
     seeds="0-3",
     env_steps=15_000,
-    overrides=["policy.hidden=[8]", "algorithms.snes.sigma=0.5", "evaluation.episodes=20"],
+    overrides=[
+        "policy.hidden=[8]",
+        "algorithms.snes.sigma=0.5",
+        "evaluation.episodes=20",
+    ],
     workers=0,
     out=out,
 )
@@ -31,18 +35,18 @@ scores[["algorithm", "seed", "score", "generations"]]
 
 # %%
 # The table has one row per environment and algorithm. ``standing`` is ``best`` for the best of an
-# environment, and ``equal`` for what is not significantly different from it.
+# environment, and ``tied`` for what is not significantly different from it.
 
 table = esbench.table(out)
 table[["algorithm", "score", "low", "high", "standing", "seeds"]]
 
 # %%
 # The difference, with its interval, the probability that a run of the one beats a run of the other
-# (``improvement``), a p-value and an effect size:
+# (``improvement``), and a p-value:
 
 test = esbench.compare("snes", "openai_es", folder=out)
 print(test.attrs["outcome"])
-test[["difference", "difference_low", "difference_high", "improvement", "p_value", "effect_size"]]
+test[["difference", "difference_low", "difference_high", "improvement", "p_value"]]
 
 # %%
 # ``load_results`` has one row per trial and generation. Always look at the seeds themselves: a mean

@@ -26,7 +26,7 @@ from esbench.experiment.watchers import (
     Watcher,
 )
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.provenance import importable_code, user_code
+from esbench.store.provenance import importable_code, is_of_main, user_code
 
 
 def run_grid(
@@ -139,7 +139,9 @@ def _groups(
     importable = all(isinstance(each, ImportedCallback) for each in callbacks)
     if apart and pool.is_local and importable and not limited:
         code = {name for trial in alone for name in user_code(trial.spec)}
-        limited = bool(code) and "__main__" not in code  # which other processes cannot import
+        limited = bool(code) and not any(
+            map(is_of_main, code)
+        )  # which other processes cannot import
     if alone and limited:
         opener = pool.opener()
         groups.append((alone, lambda *_: (1, opener), None))

@@ -28,12 +28,13 @@ from esbench.core.json_text import Json
 from esbench.core.linux import cpu_info
 from esbench.core.processor import arithmetic
 from esbench.core.registry import Registry
-from esbench.core.user_code import find_own, names_in
+from esbench.core.user_code import find_own, is_interactive, names_in
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
-from esbench.environments.specifications import module_of
+from esbench.environments.specifications import module_of, registered
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.policy import POLICIES
+from esbench.store.cell_code import cell_digest
 from esbench.store.imported_names import imported_names
 from esbench.store.origin import CODE, DIGITS, all_own_code
 
@@ -127,6 +128,8 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
 
     Call it after the environment was made, so that its name is registered. Files are read once per
     process, because a process keeps using the code that it has imported.
+
+    What a notebook defines has names such as "__main__:Class".
     """
     found: dict[str, str] = {}
     own: dict[str, Path] = {}
@@ -135,6 +138,8 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
             found |= _versions(module)
             _add_own(module, own)
     found |= {name: _digest(path) for name, path in own.items()}
+    for name in _cells(spec) if is_interactive() else ():
+        found |= _versions(name)
     return dict(sorted(found.items()))
 
 
@@ -174,12 +179,19 @@ def code_here(code: Mapping[str, str]) -> dict[str, str | None]:
 def importable_code(specs: Iterable[TrialSpec]) -> dict[str, str]:
     """The ``user_code`` of trials that other machines can import: all but that of the script."""
     found = {name: code for spec in specs for name, code in user_code(spec).items()}
-    found.pop("__main__", None)
-    return found
+    return {name: code for name, code in found.items() if not is_of_main(name)}
+
+
+def is_of_main(name: str) -> bool:
+    """Whether a name of user code is that of the running script, or of what a notebook defines."""
+    return name.partition(":")[0] == "__main__"
 
 
 def _versions(module: str) -> dict[str, str]:
     """The version of the package that a module belongs to, by the name of the package."""
+    if module.startswith("__main__:"):
+        digest = cell_digest(module.partition(":")[2]) if is_interactive() else None
+        return {module: f"{OWN_FILES}{digest[:DIGITS]}"} if digest else {}
     name, path = _place(module) or ("", Path())
     if not name:
         return {}
@@ -207,6 +219,23 @@ def _modules(spec: TrialSpec) -> Iterator[str]:
         yield "Box2D"  # the simulator
     for name in names_in(spec.as_json()):
         yield name.rpartition(":")[0]
+    for cls in _registered(spec):
+        yield cls.__module__
+
+
+def _cells(spec: TrialSpec) -> Iterator[str]:
+    """The names of what a specification uses of the main module."""
+    yield from filter(is_of_main, names_in(spec.as_json()))
+    found = registered(spec.environment.id)
+    for each in (found and found.entry_point, *_registered(spec)):
+        if getattr(each, "__module__", "") == "__main__" and (
+            path := getattr(each, "__name__", "")
+        ):
+            yield f"__main__:{path}"
+
+
+def _registered(spec: TrialSpec) -> Iterator[type]:
+    """The registered classes that a specification names."""
     named: list[tuple[Registry[Any], str]] = [
         (ALGORITHMS, spec.algorithm.name),
         (AGENTS, spec.algorithm.name),
@@ -216,7 +245,7 @@ def _modules(spec: TrialSpec) -> Iterator[str]:
     ]
     for registry, name in named:
         with contextlib.suppress(EsbenchError):  # not registered: "auto" or "package.file:Class"
-            yield registry.get(name).__module__
+            yield registry.get(name)
 
 
 @cache  # only what is found: the rest may lie where user code will add a folder to ``sys.path``

@@ -28,6 +28,7 @@ from esbench.experiment.run_grid import layout_of
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
+from esbench.store.cell_code import cell_digest
 
 Spec = Callable[..., TrialSpec]
 SMALL: dict[str, Any] = {
@@ -181,6 +182,45 @@ def test_workers_say_which_name_they_need_for_an_imported_module(
     with public.make_trainer("snes", env="Differs-v0", **SMALL) as trainer:
         trainer.train()
         assert isinstance(trainer._pool, ThisProcess)
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize(
+    ("cell", "is_used"),
+    [
+        ("", False),
+        ("class Other: pass", False),
+        ("def helper(x): return x + 1", False),
+        ("Cell.step = lambda self, action: Walk.step(self, 1 * -action)", True),
+        ("Cell.step = lambda self, action: Walk.step(self, 2 * action)", True),
+        ("Cell.gain = 2.0", True),
+        ("Cell.at_step = lambda self: used()", True),
+    ],
+)
+def test_a_grid_notices_edits_of_the_cells_that_it_uses(
+    monkeypatch: pytest.MonkeyPatch, cell: str, is_used: bool
+) -> None:
+    main = vars(sys.modules["__main__"])
+    exec("from doubles import Walk\nSCALE = 1.0\ndef used(): return SCALE", main)
+    for name in ("step", "at_step"):
+        monkeypatch.setattr(Cell, name, vars(Cell)[name])
+    monkeypatch.setattr(Cell, "gain", 1.0, raising=False)
+    exec("Cell.step = lambda self, action: Walk.step(self, 1 * action)", main)
+    public.run(GRID, out="out", quiet=True)
+    exec(cell, main)
+    with pytest.raises(UsageError, match="__main__:Cell") if is_used else contextlib.nullcontext():
+        public.run(GRID, out="out", quiet=True)
+
+
+@pytest.mark.usefixtures("notebook")
+def test_a_constant_that_a_cell_names_belongs_to_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = vars(sys.modules["__main__"])
+    exec("SCALE = 1.0\ndef used(): return SCALE\nclass Mine:\n def go(self): return used()", main)
+    before = cell_digest("Mine")
+    assert cell_digest("Mine") == before
+    main["SCALE"] = 2.0
+    assert cell_digest("Mine") != before
+    assert cell_digest("Missing") is None
 
 
 @pytest.mark.usefixtures("notebook")
