@@ -81,3 +81,24 @@ def test_a_policy_of_the_users_own_that_names_an_old_module(
     sentence = refused(esbench, tmp_path, "run", *GRID, "--set", "policy.template=old_nets:Net")
     for fact in ("policy 'old_nets:Net'", "esbench.layers"):
         assert fact in sentence
+
+
+@pytest.mark.parametrize(
+    ("command", "facts"),
+    [
+        (["run", "quick", "--skip", "CartPol-v1"], ["'CartPol-v1'", "'CartPole-v1'", "skip"]),
+        (["plan", "quick", "--skip", "CartPole-v1", "--skip", "Acrobot-v1"], ["nothing to run"]),
+        (["plot", "out", "--figures", "CartPole"], ["'CartPole'", "'CartPole-v1'", "figure"]),
+        (["table", "out", "--rename", "snes"], ["--rename snes", "OLD=NEW"]),
+        (["table", "out", "--rename", "=x"], ["--rename =x", "OLD=NEW"]),
+        (["table", "out", "--rename", "openai=x"], ["'openai'", "'openai_es'"]),
+        (["run", "quick", "--set", "defaults=3"], ["defaults = 3", "boolean"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_wrong_name_is_refused_with_the_nearest_one(
+    esbench: Run, tmp_path: Path, command: list[str], facts: list[str]
+) -> None:
+    write_scores(tmp_path / "out", [400.0, 450.0])
+    sentence = refused(esbench, tmp_path, *command)
+    assert all(fact in sentence for fact in facts), sentence

@@ -22,16 +22,15 @@ def excess_of(env_steps: float, budget: int) -> float:
     return max(0.0, (env_steps - budget) / budget)
 
 
-def excess_text(excess: Mapping[str, float]) -> str:
+def excess_text(excess: Mapping[str, float], all_of_them: str = "every row") -> str:
     """The rows whose excess is noted, by their names, as one sentence; empty if there is none.
 
-    "snes and pgpe took 7% to 23% more environment steps than the budget", or "every row".
+    "snes, pgpe: 7% to 23% more environment steps than the budget, because ..."
     """
     noted = {name: share for name, share in excess.items() if NOTED < share < REFUSED}
     if not noted:
         return ""
-    every = len(noted) == len(excess) > 1
-    names = "every row" if every else ", ".join(noted)
+    names = all_of_them if len(noted) == len(excess) > 1 else ", ".join(noted)
     low, high = (f"{share:.0%}" for share in (min(noted.values()), max(noted.values())))
     extent = low if low == high else f"{low} to {high}"
     return f"{names}: {extent} more environment steps than the budget, because {WHY}."

@@ -368,7 +368,7 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
         )
     for pair in pairs:
         sides = {"A": pair.first.overspent, "B": pair.second.overspent}
-        if over := excess_text(sides):
+        if over := excess_text(sides, "A and B"):
             notes.append(f"{_place(pairs, pair)}: {over}")
         if settings := _differences(pair.first, pair.second):
             notes.append(f"{_place(pairs, pair)}: A and B differ in {'; '.join(settings)}.")
