@@ -124,8 +124,9 @@ def training_shown(trainer: Trainer, pool: Engine) -> Iterator[Callback]:
         pool.progress = lambda done, total: progress.episodes_done(trial, done, total)
         try:
             yield lambda record: progress.generation_done(trial, record)
-        except BaseException:
-            progress.running[trial.name].activity = "interrupted"
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            progress.running[trial.name].activity = "interrupted" if interrupted else "failed"
             raise
         finally:
             pool.progress = before

@@ -133,7 +133,8 @@ class Trainer(ABC):
     @final
     def __repr__(self) -> str:
         spec, progress = self.spec, self.progress
-        state = f"generation {progress.generation}, {progress.env_steps:,}"
+        most = "" if spec.budget.generations is None else f" of {spec.budget.generations}"
+        state = f"generation {progress.generation}{most}, {progress.env_steps:,}"
         if self.stopped is not None:
             state = f"stopped ({self.stopped.reason}) after {state}"
         return (
