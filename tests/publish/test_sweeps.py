@@ -17,6 +17,7 @@ from esbench.core.errors import UsageError
 from esbench.publish.figures.chart import chart_drawing
 from esbench.publish.figures.environment_charts import sweep_charts
 from esbench.publish.tables.score_table import score_table, sheet
+from esbench.publish.tables.table_notes import TUNED
 from esbench.results.sources import read_folder
 
 RATES = (0.02, 0.1, 1.0)
@@ -44,9 +45,9 @@ def test_a_table_by_a_setting(swept: Path) -> None:
     assert [row.setting for row in rows] == [*RATES, *RATES, None]
     shown = sheet(rows, by="learning_rate")
     assert [tuple(cells[:3]) for cells in shown.body] == [
-        ("CartPole-v1", f"openai_es shaping={shaping}", rate)
+        ("CartPole-v1", f"openai_es shaping={shaping} {TUNED}", rate)
         for shaping in ("nes", "raw") for rate in ("0.02", "0.1", "1")
-    ] + [("CartPole-v1", "random_search", "-")]  # fmt: skip
+    ] + [("CartPole-v1", f"random_search {TUNED}", "-")]  # fmt: skip
     assert shown.header[:3] == ["Environment", "Algorithm", "learning_rate"]
     for row in rows[:3]:
         assert row.score == trim_mean([score(row.setting, seed) for seed in range(3)], 0.25)
