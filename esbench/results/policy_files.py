@@ -229,12 +229,13 @@ def find_episode(
 def find_policies(name: str, leaderboard: Path | None = None) -> tuple[Entry, dict[int, Arrays]]:
     """The published policies of a row, "ENVIRONMENT/ALGORITHM", by seed.
 
-    The name of one of several such rows ends with "#" and the start of the hash of its settings.
-    "ENVIRONMENT" is its best row of a search with policies. Without a ``leaderboard``, that of the
+    Of several such rows, it is the best one with policies. The name of another one ends with "#"
+    and the start of the hash of its settings. "ENVIRONMENT" is its best row of a search with
+    policies. Without a ``leaderboard``, that of the
     current folder, of the checkout of esbench or of its package is searched.
 
     Raises:
-        UsageError: there is no such row, there are several, or it has no policies.
+        UsageError: there is no such row, the hash is that of several, or it has no policies.
     """
     folder = leaderboard or leaderboard_here()
     if folder is None:
@@ -258,7 +259,7 @@ def _parts(name: str) -> tuple[str, int | None]:
 
 
 def _row_of(name: str, folder: Path) -> Entry:
-    """The row of that name: the only one with policies, or the only one."""
+    """The row of that name: the best one with policies, or the best one."""
     row, _, variant = _parts(name)[0].partition("#")
     near = _rows(folder, f"{safe_name(row)}-")
     if row in near:
@@ -267,11 +268,11 @@ def _row_of(name: str, folder: Path) -> Entry:
         near = _rows(folder, f"{safe_name(row.rpartition('/')[0])}-")
         found = [entry for entry in near.get(row, []) if entry.variant.startswith(variant)]
     published = [entry for entry in found if entry.policies is not None] or found
-    if len(published) == 1:
-        return published[0]
-    if published:
+    if len(published) > 1 and variant:
         several = ", ".join(f"{row}#{entry.variant}" for entry in published)
         raise UsageError(f"{name!r} is more than one row; expected one of {several}")
+    if published:
+        return min(published, key=lambda each: place_of(each.to_cell()))
     every = [key for key, rows in _rows(folder, "").items() if any(e.policies for e in rows)]
     environment = row.rpartition("/")[0]
     own = [key for key in every if key.startswith(f"{environment}/")]
