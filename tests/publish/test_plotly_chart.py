@@ -48,6 +48,11 @@ def test_a_gap_is_null_and_splits_the_band() -> None:
     assert json.loads(json.dumps(chart["figure"], allow_nan=False)) == chart["figure"]
 
 
+def test_a_curve_without_a_known_value_is_drawn_empty() -> None:
+    (curve,) = make_chart([line(Y * np.nan)])["figure"]["data"]
+    assert curve["y"] == [None] * len(Y)
+
+
 def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
     y = -np.geomspace(1e6, 1e-6, 7)
     chart = make_chart([line(y)], nearest_zero=-1e-3, levels=[(0, "0")])

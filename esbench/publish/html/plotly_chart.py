@@ -103,9 +103,9 @@ def _levels(chart: Chart) -> tuple[list[Json], list[Json]]:
         )
     inside, highest = fitting(heights.tolist(), drawn), np.nanmax(chart.values, initial=-np.inf)
     lines, names = [], []
-    spread = np.ptp(
-        np.concatenate([[x for x in inside if np.isfinite(x)], drawn[np.isfinite(drawn)]])
-    )
+    shown = np.concatenate([inside, drawn])
+    shown = shown[np.isfinite(shown)]
+    spread = np.ptp(shown) if shown.size else 0.0
     for (value, name), height in zip(chart.levels, heights.tolist(), strict=True):
         text = "<br>".join(map(plotly, name.split("\n")))
         if height in inside or chart.is_share:  # the name stands beside the line
