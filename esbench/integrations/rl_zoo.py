@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from esbench.core.errors import UsageError, unknown
 from esbench.core.escape import one_line
-from esbench.core.settings import Table, TrainerSettings, parse
+from esbench.core.settings import MOST, Table, TrainerSettings, parse
 from esbench.core.toml_text import toml_key, toml_value
 from esbench.integrations.library import optional
 
@@ -90,7 +90,7 @@ def read_zoo(text: str, environment: str, model: type[TrainerSettings], source: 
     noise = table.get("noise_type"), table.get("noise_std")
     for key, value in table.items():
         match key:
-            case "n_timesteps" if isinstance(steps := _number(value), int | float):
+            case "n_timesteps" if _is_count(steps := _number(value)):
                 found.env_steps = round(steps)
             case "env_wrapper":
                 found.wrappers += _wrappers(value, found.left)
@@ -165,6 +165,10 @@ def _number(value: Any) -> Any:
     """A text such as "1e6", which YAML 1.1 does not take for a number, as one."""
     is_number = isinstance(value, str) and _NUMBER.fullmatch(value)
     return float(value) if is_number else value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | float) and 1 <= value <= MOST
 
 
 def _wrappers(value: Any, left: list[str]) -> Iterator[Table]:
