@@ -104,6 +104,11 @@ def test_chosen_columns_fit_a_column(tmp_path: Path) -> None:
         assert ("Overfull" in log) == is_wide, log
 
 
+def test_rows_without_environments_stand_close() -> None:
+    rows = [make_cell(float(n), algorithm=f"a_{n}") for n in range(3)]
+    assert "addlinespace" not in as_latex(sheet(rows, columns=["score", "algorithm"]))
+
+
 @pytest.mark.parametrize("columns", [["scre"], ["score", "Score"], [""], ["0"]])
 def test_chosen_columns_exist_and_are_named_once(columns: list[str]) -> None:
     with pytest.raises(UsageError):

@@ -206,7 +206,7 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
         [_latex_cell(text, (row, column) in sheet.best) for column, text in enumerate(cells)]
         for row, cells in enumerate(sheet.body)
     ]
-    groups = sheet.header[0] != "Algorithm" or any(
+    groups = sheet.header[0] in {*TEXTS} - {"Algorithm"} or any(
         "\n" in text for row in sheet.body for text in row
     )
     for row in range(1, len(body)):  # rows of one environment stand together
