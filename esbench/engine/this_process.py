@@ -86,6 +86,8 @@ class ThisProcess(Engine):
         self._explain()
         with (
             self._reported(setup.environment, loads=True),
+            STREAMS,  # always before the lock of ``one_thread``
+            one_thread(ThreadpoolController()),
             silenced(),
             _appended(log) as stream,
             _output_to(stream),
@@ -98,7 +100,13 @@ class ThisProcess(Engine):
         """What this process answers and, to further questions, others that can import as much."""
         self._explain()
         first, *others = questions
-        with _appended(Path(os.devnull)) as nowhere, _output_to(nowhere), silenced():
+        with (
+            STREAMS,
+            one_thread(ThreadpoolController()),
+            _appended(Path(os.devnull)) as nowhere,
+            _output_to(nowhere),
+            silenced(),
+        ):
             try:
                 found = first(environment.id, environment.kwargs, environment.wrappers)
             except USER_CODE_ERRORS as error:

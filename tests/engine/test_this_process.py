@@ -342,6 +342,27 @@ def test_episodes_are_played_with_one_thread(make_spec: Spec) -> None:
 
 
 @pytest.mark.usefixtures("notebook")
+def test_environments_are_asked_and_made_with_one_thread(
+    make_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[int]()
+
+    def look(*_: object) -> None:
+        threads.extend(each["num_threads"] for each in threadpool_info())
+
+    def make(self: Cell) -> None:
+        look()
+        Walk.__init__(self)
+
+    trainer = SearchTrainer(make_spec("Cell-v0"), ThisProcess())
+    with threadpool_limits(2):
+        trainer._pool.ask([look], trainer.spec.environment)
+        monkeypatch.setattr(Cell, "__init__", make)
+        trainer.train()
+    assert {*threads} == {1}
+
+
+@pytest.mark.usefixtures("notebook")
 def test_an_interrupt_within_a_step_saves_the_trial_and_changes_no_bit() -> None:
     grid = {**GRID, "budget": {"generations": 4}}
 
