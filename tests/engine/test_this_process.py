@@ -223,6 +223,54 @@ def test_a_constant_that_a_cell_names_belongs_to_its_code(monkeypatch: pytest.Mo
     assert cell_digest("Missing") is None
 
 
+DECORATED = """
+import functools
+def by(f):
+    @functools.wraps(f)
+    def call(*arguments): return f(*arguments)
+    return call
+"""
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize(
+    ("cell", "edited"),
+    [
+        ("def used(a): return a in {1, 2}", "def used(a): return a in {1, 3}"),
+        ("def used(*, gain=1.0): pass", "def used(*, gain=2.0): pass"),
+        ("def used(x, act=torch.relu): pass", "def used(x, act=torch.tanh): pass"),
+        (
+            "class used:\n @torch.no_grad()\n def f(self): return 1",
+            "class used:\n @torch.no_grad()\n def f(self): return 2",
+        ),
+        (
+            f"{DECORATED}\n@by\ndef used(): return 1",
+            f"{DECORATED}\n@by\ndef used(): return 2",
+        ),
+        ("class used: pass\nused.own, used.gain = used, 1", "used.gain = 2"),
+    ],
+)
+def test_every_part_of_the_code_of_a_cell_counts(cell: str, edited: str) -> None:
+    main = vars(sys.modules["__main__"])
+    main["torch"] = torch
+    exec(cell, main)
+    before = cell_digest("used")
+    exec(cell, main)
+    assert cell_digest("used") == before
+    exec(edited, main)
+    assert cell_digest("used") != before
+
+
+@pytest.mark.usefixtures("notebook")
+def test_the_code_of_a_cell_has_no_addresses() -> None:
+    main = vars(sys.modules["__main__"])
+    main["torch"], digests = torch, set[str | None]()
+    for _ in range(2):
+        exec("def used(x, act=torch.relu, other=(object(), lambda: 0)): pass", main)
+        digests.add(cell_digest("used"))
+    assert len(digests) == 1
+
+
 @pytest.mark.usefixtures("notebook")
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_a_folder_that_cannot_be_written_is_named_and_needed_only_for_results(
