@@ -118,6 +118,11 @@ def _groups(
             "episode_timeout or trial_timeout with workers=0: expected worker processes, which can "
             "be ended"
         )
+    if limited and (own := next(filter(None, (_only_here(trial.spec) for trial in todo)), "")):
+        raise UsageError(
+            f"episode_timeout or trial_timeout with {own}, which a notebook or a prompt defines: "
+            "expected it in a file such as mine.py, which the process of the trial can import"
+        )
     chosen = layout_of(todo, pool, at_once)
     if chosen.is_on_nodes and (machines := pool.machines()):
         _named(callbacks, "trials on nodes")
@@ -139,9 +144,8 @@ def _groups(
     importable = all(isinstance(each, ImportedCallback) for each in callbacks)
     if apart and pool.is_local and importable and not limited:
         code = {name for trial in alone for name in user_code(trial.spec)}
-        limited = bool(code) and not any(
-            map(is_of_main, code)
-        )  # which other processes cannot import
+        # Other processes cannot import what the main module defines.
+        limited = bool(code) and not any(map(is_of_main, code))
     if alone and limited:
         opener = pool.opener()
         groups.append((alone, lambda *_: (1, opener), None))

@@ -18,15 +18,17 @@ from command_line import Run, finished
 from doubles import Walk
 from threadpoolctl import threadpool_info, threadpool_limits
 from trainers import results
+from watchers import Watcher
 
 import esbench as public
 from esbench.algorithms.openai_es import OpenAIES
 from esbench.core.errors import EnvironmentFailedError, UsageError
 from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.run_grid import layout_of
+from esbench.experiment.run_grid import layout_of, run_grid
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
+from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.cell_code import cell_digest
 
@@ -336,6 +338,8 @@ def test_trials_side_by_side_do_not_use_what_a_notebook_defines(
         assert layout_of(found, pool).at_once == 1
         with pytest.raises(UsageError, match=name):
             layout_of(found, pool, 2)
+        with pytest.raises(UsageError, match=f"trial_timeout with {name}"):
+            run_grid(found, pool, Watcher(), limits=Limits(trial=60))
 
 
 @contextlib.contextmanager
