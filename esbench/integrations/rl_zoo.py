@@ -19,6 +19,7 @@ from esbench.core.toml_text import toml_key, toml_value
 from esbench.integrations.library import optional
 
 OTHER_NAMES: Final = {"ars": "sb3_ars", "trpo": "sb3_trpo"}  # of agents, by that of their file
+MOST_VALUES: Final = 1000  # of an entry: YAML can repeat a part within itself
 _ATARI: Final = ("NoFrameskip-v4", "ALE/")
 _NUMBER: Final = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")  # that YAML 1.1 takes for a text
 _ACTIVATION: Final = re.compile(r"(?:(?:torch|th)\.)?nn\.(\w+)")
@@ -85,6 +86,7 @@ def read_zoo(text: str, environment: str, model: type[TrainerSettings], source: 
         UsageError: the package for YAML is missing, or the file has no such entry.
     """
     name, table = _entry(_tables(text, source), environment, source)
+    _require_few(table, f"{source}: {name}")
     found = ZooSettings(name)
     policy = table.get("policy")
     noise = table.get("noise_type"), table.get("noise_std")
@@ -134,6 +136,20 @@ def _entry(tables: dict[str, Table], environment: str, source: str) -> tuple[str
         if known in tables:
             return known, tables[known]
     raise unknown(f"environment in {source}", name, tables)
+
+
+def _require_few(table: Table, place: str) -> None:
+    """Raises UsageError for a table that is endless, or huge because it repeats its parts."""
+    todo: list[Any] = [table]
+    for _ in range(MOST_VALUES):
+        if not todo:
+            return
+        match todo.pop():
+            case dict() as value:
+                todo += value.values()
+            case list() as value:
+                todo += value
+    raise UsageError(f"{place} has more than {MOST_VALUES} values; expected settings of an agent")
 
 
 def _version(name: str) -> int:

@@ -15,6 +15,11 @@ from esbench.experiment.trials import grid_trials
 from esbench.grids.grid_file import parse_grid
 from esbench.integrations import library
 
+# Each list repeats the one before it ten times.
+HUGE = "\n".join(
+    ["HalfCheetah-v4:", "  n0: &n0 [1]"]
+    + [f"  n{n}: &n{n} [{', '.join([f'*n{n - 1}'] * 10)}]" for n in range(1, 12)]
+)
 # The form of hyperparams/ppo.yml.
 ZOO = """
 default: {n_timesteps: !!float 1e6}
@@ -163,6 +168,8 @@ def test_an_expression_is_not_executed(
         ("ppo.yml", "- 1", "expected a table of settings for each environment"),
         ("ppo.yml", "HalfCheetah-v4: 5", "expected a table of settings"),
         ("ppo.yml", "a: b: c", "not a file in YAML"),
+        ("ppo.yml", "HalfCheetah-v4: {a: &a [*a]}", "more than 1000 values"),
+        ("ppo.yml", HUGE, "more than 1000 values"),
         ("ppo.yml", "HalfCheetah-v4: !!python/object/apply:os.getcwd []", "not a file in YAML"),
         ("pppo.yml", ZOO, "unknown agent 'pppo'.*'ppo'.*--algorithm"),
     ],
