@@ -30,7 +30,7 @@ def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float):
-        return repr(value)  # also nan and inf, which JSON spells otherwise
+        return (int if isinstance(value, int) else float).__repr__(value)  # also nan and inf
     if not isinstance(value, str):
         raise ValueError(f"TOML has no {type(value).__name__}")
     return _quoted(value)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Final
 
 from esbench.core.errors import DamagedTrialError
@@ -18,7 +17,7 @@ from esbench.grids.environment_files import RandomScore
 from esbench.grids.trial_spec import EnvironmentSpec
 
 EPISODES: Final = 100
-SHARE: Final = 20  # random actions may take this part of the steps of one trial
+MOST_STEPS: Final = 20_000  # after which no episode begins but the first ten
 
 
 def without_random_score(trials: Iterable[Trial]) -> list[list[Trial]]:
@@ -47,9 +46,7 @@ def record_random_score(group: list[Trial], engine: Engine) -> RandomScore | Non
     """
     score = next((trial.frozen.random for trial in group if trial.frozen.random), None)
     if score is None:
-        most = max(trial.spec.budget.env_steps for trial in group) // SHARE
-        question = partial(_random_score, most_steps=most)
-        (score,) = engine.ask([question], group[0].spec.environment)
+        (score,) = engine.ask([_random_score], group[0].spec.environment)
     for trial in group if score is not None else ():
         with trial.folder.locked() as mine:
             if mine:
@@ -57,12 +54,9 @@ def record_random_score(group: list[Trial], engine: Engine) -> RandomScore | Non
     return score
 
 
-def _random_score(
-    name: str, kwargs: dict[str, Any], wrappers: Wrappers, most_steps: int
-) -> RandomScore | None:
+def _random_score(name: str, kwargs: dict[str, Any], wrappers: Wrappers) -> RandomScore | None:
     spec = EnvironmentSpec(id=name, kwargs=kwargs, wrappers=wrappers)
-    returns = random_policy_returns(spec, EPISODES, 0, most_steps)
+    returns = random_policy_returns(spec, EPISODES, 0, MOST_STEPS)
     if not math.isfinite(mean := float(returns.mean())):
         return None
-    command = f"esbench eval --random-policy {name} --episodes {returns.size} --seed 0"
-    return RandomScore(mean=mean, std=float(returns.std()), episodes=returns.size, command=command)
+    return RandomScore(mean=mean, std=float(returns.std()), episodes=returns.size, command="")

@@ -211,8 +211,7 @@ class Trainer(ABC):
             if not any(self._ends_with(record) for record in untold):
                 with contextlib.ExitStack() as stack:
                     if self.shown is not None:
-                        shown = stack.enter_context(self.shown(self, self._pool))
-                        self._callbacks.insert(0, shown)
+                        self._callbacks.insert(0, stack.enter_context(self.shown(self, self._pool)))
                     self._train(limit)
         except KeyboardInterrupt:
             try:

@@ -1,6 +1,6 @@
 """How far training may exceed its budget of environment steps: one rule for searches and agents.
 
-Neither can stop at any step: a search finishes its generation, an agent its update. A small excess
+A search finishes its generation, and an agent without checkpoints its training. A small excess
 changes no comparison. A larger one is noted, and twice the budget is refused.
 """
 
@@ -14,7 +14,7 @@ from esbench.core.errors import UsageError
 NOTED: Final = 0.05  # of the budget; more is said in tables, comparisons and plans
 REFUSED: Final = 1.0  # and this or more is not compared
 
-WHY: Final = "a search finishes its last generation, an agent its last update"
+WHY: Final = "a search finishes its last generation, and some agents their training"
 
 
 def excess_of(env_steps: float, budget: int) -> float:

@@ -231,8 +231,8 @@ def find_policies(name: str, leaderboard: Path | None = None) -> tuple[Entry, di
 
     Of several such rows, it is the best one with policies. The name of another one ends with "#"
     and the start of the hash of its settings. "ENVIRONMENT" is its best row of a search with
-    policies. Without a ``leaderboard``, that of the
-    current folder, of the checkout of esbench or of its package is searched.
+    policies. Without a ``leaderboard``, that of the current folder, of the checkout of esbench or
+    of its package is searched.
 
     Raises:
         UsageError: there is no such row, the hash is that of several, or it has no policies.

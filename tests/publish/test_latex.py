@@ -109,6 +109,12 @@ def test_rows_without_environments_stand_close() -> None:
     assert "addlinespace" not in as_latex(sheet(rows, columns=["score", "algorithm"]))
 
 
+def test_notes_explain_the_chosen_columns_only() -> None:
+    notes = " ".join(sheet([make_cell()], columns=["algorithm", "seeds"]).notes)
+    assert "IQM" not in notes
+    assert "interval" not in notes
+
+
 @pytest.mark.parametrize("columns", [["scre"], ["score", "Score"], [""], ["0"]])
 def test_chosen_columns_exist_and_are_named_once(columns: list[str]) -> None:
     with pytest.raises(UsageError):

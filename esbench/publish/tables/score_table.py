@@ -221,7 +221,7 @@ def sheet(
         score = table.header.index("Score")
         best = frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best")
         table = replace(table, best=best)
-    notes = score_notes(rows, table.header, overall_notes(rows))
+    notes = score_notes(rows, table.header, overall_notes(rows), chosen=bool(columns))
     return replace(table, notes=notes)
 
 

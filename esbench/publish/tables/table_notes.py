@@ -44,10 +44,11 @@ STANDINGS: Final = (
 TAIL: Final = (
     "Tail: mean over all seeds of the mean of the worst 10 % of a final policy's held-out episodes."
 )
+NAME: Final = "Algorithm"
 TUNED: Final = "\N{DOUBLE DAGGER}"
 TUNED_NOTE: Final = (
-    f"{TUNED}: with tuned settings from the environment's file. Other rows have settings of the "
-    "grid, or the algorithm's defaults, which --defaults gives to all."
+    f"{TUNED}: some settings are the tuned ones of the environment's file. With --defaults, none "
+    "are."
 )
 OVER_ALL: Final = "Over all environments, normalized"
 COLUMN_NOTES: Final = {
@@ -59,16 +60,23 @@ COLUMN_NOTES: Final = {
 }
 
 
-def score_notes(rows: Sequence[Cell], header: Sequence[str], more: Sequence[str] = ()) -> list[str]:
-    """The footnotes of a table with this header; ``more`` stand before the cautions."""
+def score_notes(
+    rows: Sequence[Cell], header: Sequence[str], more: Sequence[str] = (), chosen: bool = False
+) -> list[str]:
+    """The footnotes of a table with this header; ``more`` stand before the cautions.
+
+    If its columns are ``chosen``, scores, intervals and names may be left out.
+    """
     hardware = dict.fromkeys(item for row in rows for item in row.hardware)
+    score, interval, name = (not chosen or text in header for text in ("Score", INTERVAL, NAME))
+    statistic = SEED_SCORES[rows[0].statistic]
     return [
-        f"Score: interquartile mean (IQM) over seeds of {SEED_SCORES[rows[0].statistic]}.",
-        *left_out([len(row.scores) for row in rows]),
-        f"{INTERVAL}: percentile bootstrap over seeds.",
+        *[f"Score: interquartile mean (IQM) over seeds of {statistic}."] * score,
+        *left_out([len(row.scores) for row in rows] * score),
+        *[f"{INTERVAL}: percentile bootstrap over seeds."] * interval,
         *(text for name, text in COLUMN_NOTES.items() if name in header),
-        *[STANDINGS] * any(row.standing for row in rows),
-        *[TUNED_NOTE] * any(row.inherited for row in rows),
+        *[STANDINGS] * (score and any(row.standing for row in rows)),
+        *[TUNED_NOTE] * (name and any(row.inherited for row in rows)),
         *more,
         *cautions(rows),
         *(f"[{number}] {text}" for text, number in references_of(rows).items()),
