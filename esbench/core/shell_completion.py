@@ -211,7 +211,7 @@ def _grid_of(name: str) -> Names:
     try:
         table = tomllib.loads(Path(name).read_text(encoding="utf-8"))
         return labels_of(table)
-    except Exception:  # nobody sees a message at the Tab key
+    except Exception:  # no message is shown at the Tab key
         return nothing
 
 

@@ -23,6 +23,7 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import episode
 from esbench.publish import replay as module
 from esbench.publish.leaderboard.submit import SubmitAction, submit
+from esbench.publish.leaderboard.zoo import zoo
 from esbench.publish.replay import play_again, read_replays
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification
@@ -381,3 +382,13 @@ def test_the_published_policies_are_small_and_those_of_the_rows() -> None:
         == (b'"policies":' in path.read_bytes())
         for path in PUBLISHED.glob("*.json")
     )
+
+
+def test_a_name_of_several_rows_is_that_of_the_best_one() -> None:
+    several = [row for row in zoo("Pendulum-v1") if row.seeds and "/genetic#" in row.name]
+    assert len(several) == 2
+    scores = {row.entry.variant: row.cell.score for row in several}
+    best = find_policy("Pendulum-v1/genetic").entry.variant
+    assert scores[best] == max(scores.values()) > min(scores.values())
+    (other,) = {*scores} - {best}
+    assert find_policy(f"Pendulum-v1/genetic#{other}").entry.variant == other

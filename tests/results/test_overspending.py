@@ -1,4 +1,4 @@
-"""One rule for steps beyond the budget, whoever spent them: noted, then refused."""
+"""One rule for the steps of searches and agents beyond the budget: noted, then refused."""
 
 from pathlib import Path
 
