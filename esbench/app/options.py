@@ -7,8 +7,10 @@ meaning in the section ``Args`` of its docstring. The command line is made of th
 from __future__ import annotations
 
 import builtins
+import errno
 import functools
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -169,7 +171,7 @@ def public(options: Any = None) -> Callable[[Callable[Given, Result]], Callable[
                 raise UsageError(f"the argument {old!r} is called {RENAMED[old]!r}")
             kinds = argument_types(checked)
             for name, value in signature.bind(*args, **kwargs).arguments.items():
-                if not _is_a(value, kinds[name]):
+                if not (_is_a(value, kinds[name]) and _can_be_path(value, kinds[name])):
                     raise UsageError(f"{name} = {shown(value)}: expected {_words(kinds[name])}")
             return function(*args, **kwargs)
 
@@ -235,6 +237,19 @@ def _is_a(value: object, kind: Any) -> bool:
         number = Integral if origin is int else Real
         return isinstance(value, number) and not isinstance(value, bool)
     return (origin not in WORDS and origin is not tuple) or isinstance(value, origin)
+
+
+def _can_be_path(value: object, kind: Any) -> bool:
+    """Whether the system takes a text as the name of a file, where an argument may be a path."""
+    if Path not in members(kind) or not isinstance(value, str | Path):
+        return True
+    try:
+        os.lstat(value)
+    except ValueError:  # a NUL, or no UTF-8
+        return False
+    except OSError as error:
+        return error.errno != errno.ENAMETOOLONG
+    return True
 
 
 def _words(kind: Any) -> str:

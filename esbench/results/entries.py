@@ -321,6 +321,8 @@ def _problems(entry: Entry) -> Iterator[str]:
     for seed, run in zip(seeds, runs, strict=True):
         if reason := why_unrepeatable(entry.spec, seed, run.stopped):
             yield f"seed {seed} {reason}; expected a trial that its specification determines"
+    if entry.policies is not None and not _DIGEST.fullmatch(entry.policies):
+        yield f"policies = {entry.policies!r}; expected a digest of 64 digits, or none"
     for trial, run in zip(cell.trials, runs, strict=True):
         digests = [*trial.first_digests, trial.last_digest or "", run.episodes_digest]
         if not all(map(_DIGEST.fullmatch, digests)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -107,18 +108,20 @@ def read_policies(entry: Entry, path: Path) -> dict[int, Arrays]:
     found: dict[int, Arrays] = {}
     for key, array in tensors.items():
         seed, _, name = key.partition(".")
-        expected = _type_of(name, array, entry.is_agent)
+        expected = _type_of(name, array, entry)
         if seed not in seeds or expected is None:
             raise UsageError(f"{path} has {key!r}; expected arrays of the seeds of {entry.name}")
         if array.dtype != expected:
             raise UsageError(f"{path}: {key} is {array.dtype}; expected {expected}")
         if not np.isfinite(array).all():
             raise UsageError(f"{path}: {key} is not finite; expected finite numbers")
+        if name == "scale" and not (array > 0).all():
+            raise UsageError(f"{path}: {key} has {array.min():g}; expected numbers above 0")
         found.setdefault(seeds[seed], {})[name] = array
     if (row := _row_in(content)) != entry.name:
         raise UsageError(f"{path} has the policies of {row!r}; expected those of {entry.name}")
     for own, arrays in found.items():
-        if missing := [name for name in _required(entry.is_agent) if name not in arrays]:
+        if missing := [name for name in _required(entry) if name not in arrays]:
             raise UsageError(f"{path} lacks {missing[0]} of seed {own}")
         played = float_digest(arrays["returns"], arrays["lengths"])
         if played != entry.runs[entry.seeds.index(own)].episodes_digest:
@@ -130,23 +133,30 @@ def _row_in(content: bytes) -> object:
     """The row that a readable file names; None without one."""
     size = int.from_bytes(content[:8], "little")
     header: dict[str, Any] = json.loads(content[8 : 8 + size])
-    return header.get("__metadata__", {}).get("row")
+    return (header.get("__metadata__") or {}).get("row")
 
 
-def _required(of_agent: bool) -> tuple[str, ...]:
-    return _EPISODES if of_agent else ("parameters", *_EPISODES)
+def _required(entry: Entry) -> list[str]:
+    """The names of the arrays that each seed of a row has."""
+    if entry.is_agent:
+        return [*_EPISODES]
+    settings = entry.spec["policy"]["settings"]
+    normalizer = ["mean", "scale"] * bool(settings.get("normalize_observations"))
+    reference = ["reference"] * bool(settings.get("virtual_batch_norm"))
+    return ["parameters", *normalizer, *reference, *_EPISODES]
 
 
-def _type_of(name: str, array: npt.NDArray[Any], of_agent: bool) -> np.dtype[Any] | None:
-    """The type of an array of this name; None if a policy has no such array."""
-    if of_agent and name.startswith(WEIGHTS):
+def _type_of(name: str, array: npt.NDArray[Any], entry: Entry) -> np.dtype[Any] | None:
+    """The type of an array of this name; None if the policy of a row has no such array."""
+    if entry.is_agent and name.startswith(WEIGHTS):
         return _FLOAT32
-    if not of_agent and name == "parameters":
-        return _FLOAT32
-    if not of_agent and name == "reference":
+    if entry.is_agent and name.startswith(STATISTICS):
+        return _FLOAT64
+    if name not in _required(entry):
+        return None
+    if name == "reference":
         return array.dtype if array.dtype.kind in "buif" else _FLOAT32
-    known = name.startswith(STATISTICS) if of_agent else name in ("mean", "scale")
-    return _FLOAT64 if known or name in _EPISODES else None
+    return _FLOAT32 if name == "parameters" else _FLOAT64
 
 
 @final
@@ -186,7 +196,7 @@ class Published:
 
 def is_row_name(text: str) -> bool:
     """Whether a text that is no path may name a row: "ENVIRONMENT/ALGORITHM" or "ENVIRONMENT"."""
-    return bool(_ROW.fullmatch(text)) and not Path(text).exists()
+    return bool(_ROW.fullmatch(text.rstrip("/"))) and not os.path.exists(text)  # noqa: PTH110 - never raises
 
 
 def leaderboard_here() -> Path | None:
@@ -252,6 +262,7 @@ def best_of(entries: Sequence[Entry]) -> list[Entry]:
 
 def _parts(name: str) -> tuple[str, int | None]:
     """The name of a row, and the seed at its end, if there is one."""
+    name = name.rstrip("/")
     parts = _ROW.fullmatch(name)
     if parts is None or parts[1] is None:
         return name, None

@@ -104,12 +104,12 @@ class TrialFolder:
 
     def description(self) -> Json:
         """The content of ``trial.json``. Reading it needs no plugin of the trial."""
-        self._require_plain()
         path = self.path / "trial.json"
         if not (self.is_done or self.has_begun):
             below = min(self.path.rglob("trial.json"), default=None)
             near = f", such as {str(below.parent)!r}" if below else ""
             raise UsageError(f"no file {str(path)!r}; expected the folder of a trial{near}")
+        self._require_plain()
         return read_stored(path, StoredDescription)
 
     def spec(self, trusted: bool = False) -> TrialSpec:

@@ -128,7 +128,9 @@ def _changed(name: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
         (_changed("0.parameters", lambda a: a.astype(np.float64)), "float32"),
         (_changed("0.returns", lambda a: a + 1), "are not those of the row"),
         (_changed("0.mean", lambda a: a[:1]), "of shape"),
-        (_without("0.scale"), "of shape"),
+        (_without("0.scale"), "lacks scale"),
+        (_changed("0.scale", lambda a: -a), "above 0"),
+        (lambda arrays: arrays.update({"0.reference": np.ones((2, 3))}), "0.reference"),
     ],
 )
 def test_arrays_that_do_not_fit_a_row_are_refused(
@@ -146,8 +148,12 @@ def test_arrays_that_do_not_fit_a_row_are_refused(
 
 
 def _header(shape: Any) -> bytes:
-    text = json.dumps({"0.parameters": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}})
-    return len(text).to_bytes(8, "little") + text.encode() + bytes(4)
+    return _framed({"0.parameters": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4]}}, 4)
+
+
+def _framed(header: Any, size: int = 0) -> bytes:
+    text = json.dumps(header)
+    return len(text).to_bytes(8, "little") + text.encode() + bytes(size)
 
 
 class _Trap:
@@ -168,6 +174,7 @@ CONTENTS: dict[str, Callable[[bytes], bytes]] = {
     "overflowing shape": lambda _: _header([2**63, 2**63]),
     "negative shape": lambda _: _header([-1]),
     "shape of text": lambda _: _header("4"),
+    "null metadata": lambda _: _framed({"__metadata__": None}),
 }
 
 
@@ -222,6 +229,7 @@ def test_what_is_no_policy_file_is_one_sentence_of_every_command(
         "doubles:Walk-v0/..", "../../etc/passwd", "doubles:Walk-v0/openai_es/seed-9",
         "doubles:Walk-v0/openai_es#..", "doubles:Walk-v0/openai_es/seed-0/../seed-1",
         "doubles:Walk-v0/openai_es/seed-" + 30 * "9", "doubles:Walk-v0/\x1b[31m",
+        "doubles:Walk-v0/a\nb", "doubles:Walk-v0/a\0b", "doubles:Walk-v0/" + 5000 * "a",
     ],
 )  # fmt: skip
 def test_a_name_that_is_no_row_is_one_sentence_of_every_command(
@@ -288,7 +296,7 @@ def test_a_row_is_a_policy_to_load_render_and_export(
     monkeypatch.chdir(tmp_path)
     (path,) = board.glob("*.json")
     entry, name = read_entry(path), "doubles:Walk-v0/openai_es"
-    for row in (name, f"{name}#{entry.variant[:4]}"):
+    for row in (name, f"{name}#{entry.variant[:4]}", f"{name}/"):
         policy = load_policy(row, seed=2, trust=True)
         env, (first, *_) = policy.make_environment(), policy.held_out_seeds
         rewards = sum(reward for reward, _ in episode(policy, env, first, row, {}))
