@@ -109,10 +109,17 @@ def bisect(
     if only_plan:
         return Bisection(lines, [], folder)
 
+    left, measured = chosen.steps + 2, False
+
     def tell(commit: str, verdict: CommitVerdict, seconds: float) -> None:
+        nonlocal left, measured
+        left -= 1
         subject = git(chosen.top, "show", "-s", "--format=%s", commit)
         time = "known" if math.isnan(seconds) else format_duration(seconds)
         show.say(f"{verdict:<4}  {commit[:SHORT]}  {time:>7}  {subject}")
+        if time != "known" and not measured and left > 0:
+            measured, most = True, format_duration(left * seconds)
+            show.say(f"if the other tests take as long: at most {most} for {left} more")
 
     with only_holder(folder / ".lock", f"another bisection uses {folder}", waits=False):
         found = find(chosen, test, verdicts, tell)
@@ -216,4 +223,5 @@ def _plan(
         f"a test trains {counted(trials, 'trial')}, {format_steps(steps)} steps, in about "
         f"{format_duration(cost.seconds)}: at most {format_duration(most * cost.seconds)} in total"
     )
+    lines.append("not included: installation, updates, scoring, and the start of processes")
     return lines

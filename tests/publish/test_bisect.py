@@ -85,6 +85,7 @@ def test_the_first_bad_commit_is_found_and_nothing_is_trained_twice(
     assert commits[BROKEN] in out.partition("first bad commit:")[2]
     assert "8 commits" in out
     assert "at most 5 tests" in out
+    assert out.count(" for 4 more\n") == 1  # by the time of the first test
     calls = numbers_tested(here)
     assert calls[:2] == [0, 8]
     assert {5, 6} <= {*calls}
@@ -93,6 +94,7 @@ def test_the_first_bad_commit_is_found_and_nothing_is_trained_twice(
     again = esbench(*words)
     assert (again[0], numbers_tested(here)) == (0, calls)
     assert commits[BROKEN] in again[1].partition("first bad commit:")[2]
+    assert " more\n" not in again[1]  # nothing was measured
 
 
 def test_a_plan_tests_nothing(esbench: Run, commits: list[str]) -> None:
