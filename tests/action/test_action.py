@@ -36,6 +36,17 @@ def test_a_file_has_the_schema_of_its_service(schema: str, paths: list[Path]) ->
     assert not ended.value.code
 
 
+def test_the_light_job_of_gitlab_has_no_torch_and_fails_where_pytest_finds_no_file() -> None:
+    path = ROOT / ".gitlab" / "esbench.yml"
+    jobs: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    light = jobs[".esbench-light"]
+    install = " ".join(light["before_script"])
+    assert "torch" not in install
+    assert install.index("--no-deps /tmp/esbench") < install.index("gate-requirements.txt")
+    assert light["allow_failure"] is False  # of a grid, 4 is an inconclusive check
+    assert (jobs[".esbench"]["allow_failure"], light["after_script"]) == ({"exit_codes": [4]}, [])
+
+
 def test_an_audit_finds_no_injection_and_no_action_that_can_be_moved() -> None:
     program = Path(sys.executable).with_name("zizmor")
     words = [str(program), "--offline", "--quiet", "--min-severity", "medium"]
