@@ -274,13 +274,6 @@ def frozen_scores(environment: Table) -> Scores:
     return file.scores if file.describes(environment) else Scores()
 
 
-@cache
-def tuned_settings(environment: str, algorithm: str) -> Table:
-    """The tuned settings of an algorithm in the file of an environment in ``envs/``, if any."""
-    known = environment in _paths(folder())
-    return load_environment(environment).algorithms.get(algorithm, {}) if known else {}
-
-
 def is_proven(environment: EnvironmentSpec) -> bool:
     """Whether an environment is one of ``envs/``, with its own wrappers: tests have played it."""
     known = environment.id in _paths(folder())

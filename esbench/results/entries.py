@@ -146,8 +146,10 @@ class Entry(Settings):
     """One cell of a leaderboard; ``runs`` are in the order of ``cell.trials``.
 
     ``origins`` are those that the trials of the cell name. ``own_code`` has the versions of the
-    user's own code, ``commands`` what trains the trials. ``policies`` is the SHA-256 of the file of
-    the final policies, if there is one, and ``policies_left_out`` why there will be none.
+    user's own code, ``commands`` what trains the trials, ``inherited`` the settings of the
+    algorithm that come from the environment's file, as trials record them. ``policies`` is the
+    SHA-256 of the file of the final policies, if there is one, and ``policies_left_out`` why there
+    will be none.
     """
 
     format: int = FORMAT
@@ -157,6 +159,7 @@ class Entry(Settings):
     origins: tuple[Origin, ...]
     own_code: dict[str, str]
     commands: tuple[str, ...]
+    inherited: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
     policies: Annotated[str | None, Field(exclude_if=lambda digest: digest is None)] = None
     policies_left_out: Annotated[LeftOut | None, Field(exclude_if=lambda why: why is None)] = None
 
@@ -241,7 +244,7 @@ class Entry(Settings):
             )
             for run, own in zip(cell.runs, self.runs, strict=True)
         )
-        return replace(cell, runs=runs)
+        return replace(cell, runs=runs, inherited=self.inherited)
 
 
 def as_file(entry: Entry) -> bytes:

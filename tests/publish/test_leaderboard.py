@@ -118,11 +118,17 @@ def test_published_files_are_written_to_the_same_bytes(published: list[Entry]) -
         assert as_file(entry) == (PUBLISHED / entry.file_name).read_bytes()
 
 
-def test_a_list_in_a_command_is_kept_as_it_was_typed(trained: Path, tmp_path: Path) -> None:
+def test_a_file_has_the_typed_command_and_the_inherited_settings(
+    trained: Path, tmp_path: Path
+) -> None:
     command = "esbench run --set 'policy.hidden=[ 8,  8 ]' --set 'x=[ 8 ]'"
-    edit(trained, "trial.json", lambda c: c.update(command=command))
+    edit(trained, "trial.json", lambda c: c.update(command=command, inherited=["sigma"]))
     (path,) = submit(trained, tmp_path / "board")
-    assert read_entry(path).commands == (command,)
+    entry = read_entry(path)
+    assert entry.commands == (command,)
+    assert entry.inherited == entry.to_cell().inherited == ("sigma",)
+    (row,) = leaderboard_rows([entry])
+    assert row.tuned
 
 
 def test_commands_lose_the_options_that_change_no_result() -> None:
@@ -563,7 +569,7 @@ def test_rows_with_the_tuned_settings_of_their_environment_are_marked(
     sheet = leaderboard_sheet(rows)
     names = [cells[sheet.header.index("Algorithm")] for cells in sheet.body]
     assert [TUNED in name for name in names] == [*tuned.values()]
-    assert TUNED not in str(best_sheet(rows))
+    assert f"openai_es {TUNED}" in str(best_sheet(rows))
     origins = {
         entry.file_name: origin
         for suite in ("control", "mujoco-mlp", "classic")

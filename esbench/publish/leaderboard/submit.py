@@ -126,6 +126,7 @@ def make_entry(cell: Cell, pool: Engine) -> tuple[Entry, dict[int, Arrays]]:
         origins=tuple(origins),
         own_code=dict(sorted(code.items())),
         commands=tuple(commands),
+        inherited=cell.inherited,
         policies_left_out=left_out,
     )
     return entry, {seed: found for seed, found in played.items() if isinstance(found, dict)}
@@ -320,6 +321,7 @@ def with_more_seeds(known: Entry, new: Entry) -> Entry:
             "curves": _merged_curves(known, new, list(seeds)),
             "origins": tuple(origins),
             "commands": tuple(dict.fromkeys([*known.commands, *new.commands])),
+            "inherited": tuple(dict.fromkeys([*known.inherited, *new.inherited])),
         }
     )
 

@@ -15,7 +15,6 @@ from typing import Any, Final, final
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
-from esbench.grids.environment_files import tuned_settings
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.tables.render_table import (
     INTERVAL,
@@ -26,7 +25,6 @@ from esbench.publish.tables.render_table import (
 )
 from esbench.publish.tables.table_notes import (
     ONE_EPISODE,
-    TUNED,
     TUNED_NOTE,
     grouped,
     left_out,
@@ -89,10 +87,8 @@ class LeaderboardRow:
 
     @property
     def tuned(self) -> bool:
-        """Whether it has all tuned settings of its algorithm in the environment's file."""
-        wanted = tuned_settings(self.cell.environment, self.entry.algorithm)
-        settings = self.entry.spec["algorithm"]["settings"]
-        return bool(wanted) and all(settings.get(k) == value for k, value in wanted.items())
+        """Whether some settings of its algorithm come from the environment's file."""
+        return bool(self.cell.inherited)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -165,17 +161,11 @@ def best_rows(rows: Sequence[LeaderboardRow]) -> list[LeaderboardRow]:
 
 
 def best_sheet(found: Sequence[LeaderboardRow]) -> Sheet:
-    """The table of the best row of each environment; UsageError if there is none.
-
-    No row stands beside another one of its environment, so none is marked.
-    """
+    """The table of the best row of each environment; UsageError if there is none."""
     sheet = leaderboard_sheet(found)
     places = [sheet.header.index(name) for name in BEST_COLUMNS if name in sheet.header]
-    header, *body = [
-        [cells[n].removesuffix(f" {TUNED}") for n in places]
-        for cells in (sheet.header, *sheet.body)
-    ]
-    hidden = BEST_NOTE, COST_NOTE, TUNED_NOTE, policies_note(found)
+    header, *body = [[cells[n] for n in places] for cells in (sheet.header, *sheet.body)]
+    hidden = BEST_NOTE, COST_NOTE, policies_note(found)
     notes = [note for note in sheet.notes if note not in hidden]
     return Sheet(header, body, notes)
 

@@ -30,7 +30,14 @@ from esbench.publish.tables.render_table import (
     make_sheet,
     nan_last,
 )
-from esbench.publish.tables.table_notes import command_notes, grouped, seeds_notes
+from esbench.publish.tables.table_notes import (
+    NAME,
+    TUNED_NOTE,
+    command_notes,
+    grouped,
+    marked,
+    seeds_notes,
+)
 from esbench.results.cell import Cell
 from esbench.results.run import COSTS
 from esbench.results.sources import read_folder
@@ -102,7 +109,8 @@ def _area(row: Efficiency) -> str:
 
 COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
     Column("environment", attrgetter("cell.environment"), "Environment"),
-    Column("algorithm", attrgetter("cell.algorithm"), "Algorithm"),
+    Column("algorithm", attrgetter("cell.algorithm")),
+    Column("", lambda row: marked(row.cell.algorithm, row.cell.inherited), NAME),
     Column("policy", attrgetter("cell.policy"), "Policy"),
     Column("target", None, "Target", format_number),
     Column("reached"),
@@ -128,6 +136,7 @@ COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
     Column("cut", attrgetter("cell.cuts_episodes")),
     Column("commands", attrgetter("cell.commands")),
     Column("differs", attrgetter("cell.differs")),
+    Column("inherited", attrgetter("cell.inherited")),
     Column("diverged"),
 )
 
@@ -195,7 +204,7 @@ def sheet(rows: Sequence[Efficiency], window: int = WINDOW, *, terminal: bool = 
     if all(row.cell.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
     short = {
-        "Algorithm": Column("", attrgetter("cell.name"), "Algorithm"),
+        NAME: Column("", lambda row: marked(row.cell.name, row.cell.inherited), NAME),
         "Area": Column("area", None, "Area", format_share, optional=True),
     }
     columns = [short.get(each.heading, each) if terminal else each for each in COLUMNS]
@@ -268,6 +277,7 @@ def _footnotes(rows: Sequence[Efficiency], window: int, header: Sequence[str]) -
             "Area: mean return of the unperturbed policy over the first steps of training "
             f"({listed}), where 0 is the random policy and 1 the reference; IQM over seeds."
         )
+    notes += [TUNED_NOTE] * any(row.cell.inherited for row in rows)
     notes += seeds_notes([row.runs for row in rows])
     if unfinished := sum(row.cell.unfinished for row in rows):
         notes.append(f"{counted(unfinished, 'trial')} without a result left out.")
