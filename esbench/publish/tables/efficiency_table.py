@@ -203,7 +203,7 @@ def sheet(rows: Sequence[Efficiency], window: int = WINDOW, *, terminal: bool = 
     hidden = {INTERVAL, "Policy"} if terminal else set()
     if all(row.cell.policy == DEFAULT_LABEL for row in rows):
         hidden.add("Policy")
-    short = {
+    short: dict[str, Column[Efficiency]] = {
         NAME: Column("", lambda row: marked(row.cell.name, row.cell.inherited), NAME),
         "Area": Column("area", None, "Area", format_share, optional=True),
     }
