@@ -76,7 +76,7 @@ def grids() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "atari", {**es, "id": PONG, "policy": {"template": "mlp", "hidden": [4]}}
     yield "linear", {**es, "policy": {"template": "linear"}}
     yield "vector", {**es, "id": "esbench/Rastrigin-v0", "policy": {"template": "vector"}}
-    for template in ("small_conv", "openai_conv", "nature_conv", "conv_lstm"):
+    for template in ("small_conv", "openai_conv", "nature_conv", "conv_lstm", "keypoints"):
         yield template, {**es, "id": f"every_kind:{PICTURE}", "policy": {"template": template}}
     module = {"template": "module", "factory": "every_kind:Network"}
     yield "module", {**es, "id": f"every_kind:{PICTURE}", "policy": module}

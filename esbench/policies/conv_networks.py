@@ -40,6 +40,7 @@ from esbench.policies.policy import (
     PreparedPolicy,
     Rows,
     TorchPolicy,
+    image_shape,
     normalized_weights,
     register_policy,
 )
@@ -47,7 +48,6 @@ from esbench.policies.policy import (
 if TYPE_CHECKING:
     import torch
 
-MOST_COLORS: Final = 4  # with transparency
 GATES: Final = 4  # input, forget, cell and output, in the order of torch.nn.LSTMCell
 # Initial bias of the forget gates, as in the BasicLSTMCell of universe-starter.
 FORGET_BIAS: Final = 1.0
@@ -176,20 +176,10 @@ def image_architecture(
     policy: Policy, layers: Layers, hidden: tuple[int, ...], padding: int = 0
 ) -> Architecture:
     """The structure of a network; UsageError without images, or for a window that does not fit."""
-    if len(policy.shape) != 3:
-        raise UsageError(
-            f"observations of shape {list(policy.shape)}: a convolutional policy takes images "
-            "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
-        )
-    if policy.shape[2] <= MOST_COLORS < min(policy.shape[:2]):
-        raise UsageError(
-            f"observations of shape {list(policy.shape)}: expected images [channels, height, "
-            'width]; wrappers = [{wrapper = "esbench.environments.wrappers:ChannelsFirst"}] of the '
-            "environment moves the last axis to the front"
-        )
+    image = image_shape(policy, "a convolutional policy")
     settings = policy.settings
     architecture = Architecture(
-        image=policy.shape,
+        image=image,
         layers=tuple(Layer(*layer, padding) for layer in layers),
         hidden=hidden,
         outputs=policy.num_outputs,
@@ -201,8 +191,8 @@ def image_architecture(
         if min(height, width) + 2 * padding < layer.window:
             raise UsageError(
                 f"layers = {list(map(list, layers))}: the window of {layer.window} does not fit "
-                f"the {height} x {width} that is left of an image of {policy.shape[1]} x "
-                f"{policy.shape[2]}; expected smaller windows"
+                f"the {height} x {width} that is left of an image of {image[1]} x "
+                f"{image[2]}; expected smaller windows"
             )
     return architecture
 

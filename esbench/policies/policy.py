@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from esbench.core.arrays import Matrix, Shapes, Vector
+from esbench.core.errors import UsageError
 from esbench.core.population import LowRankMember
 from esbench.core.registry import Registry
 from esbench.core.settings import Settings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 Rows = npt.NDArray[np.float32]
 OUTPUT_LENGTH: Final = 0.01
+MOST_COLORS: Final = 4  # with transparency
 
 
 Deep: Final = Field(max_length=256)  # layers
@@ -180,6 +182,27 @@ class TorchPolicy(Policy, ABC):
             parameters: of the policy, [P].
             reference: the reference batch [R, inputs]; None if ``reference_size`` is 0.
         """
+
+
+def image_shape(policy: Policy, kind: str) -> tuple[int, int, int]:
+    """Channels, height and width of the observations of a policy of a ``kind``.
+
+    Raises:
+        UsageError: they are no images, or their channels come last.
+    """
+    if len(policy.shape) != 3:
+        raise UsageError(
+            f"observations of shape {list(policy.shape)}: {kind} takes images "
+            "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
+        )
+    channels, height, width = policy.shape
+    if width <= MOST_COLORS < min(channels, height):
+        raise UsageError(
+            f"observations of shape {list(policy.shape)}: expected images [channels, height, "
+            'width]; wrappers = [{wrapper = "esbench.environments.wrappers:ChannelsFirst"}] of the '
+            "environment moves the last axis to the front"
+        )
+    return channels, height, width
 
 
 def normalized_weights(

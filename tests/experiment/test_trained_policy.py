@@ -41,6 +41,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         PICTURES,
         {**CONV, "virtual_batch_norm": True, "reference_size": 6, "normalize_observations": True},
     ),
+    "keypoints": (
+        PICTURES,
+        {"template": "keypoints", "keypoints": [{}, {"height": 3, "x": 0.7}], "crop": [1, 0, 0, 2]},
+    ),
     "recurrent": (PICTURES, {"template": "conv_lstm", "layers": [[3, 4, 2]], "units": 4}),
     "own": ("CartPole-v1", {"template": "test_api:Net"}),
     "own images": (PICTURES, {"template": f"{__name__}:Convolution"}),

@@ -19,6 +19,10 @@ from esbench.policies.kernels.feedforward import Activation
 from esbench.policies.policy import POLICIES, Policy, PolicyBatch, PolicySettings, SharingBatch
 from esbench.policies.policy_check import CHECKS, Examined
 
+KEYPOINTS = {
+    "keypoints": [{}, {"height": 3, "x": 0.7}, {"width": 2, "x": 0.1, "y": -0.5}],
+    "crop": [1, 2, 3, 4], "window": 5, "ordered_outputs": True,
+}  # fmt: skip
 LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 
 
@@ -64,11 +68,14 @@ CASES = {
     "openai_conv": Case("openai_conv", (4, 84, 84), 6, {}),
     "nature_conv": Case("nature_conv", (4, 84, 84), 6, {}),
     "normalized": Case("small_conv", (2, 20, 21), 6, NORMALIZED),
+    "keypoints": Case("keypoints", (2, 20, 21), 3, KEYPOINTS, steps=2),
+    "keypoint": Case("keypoints", (1, 9, 8), 4, {"normalize_observations": False}, 64),
     "conv_lstm": Case("conv_lstm", (1, 42, 42), 6, {"units": 16}, members=3, steps=5),
     "module": Case("module", (4,), 3, module("TwoLayers"), members=7),
     "image_module": Case("module", (8, 9, 3), 5, module("Pixels")),
     "recurrent_module": Case("module", (4,), 3, module("Recurrent"), members=7, steps=3),
 }
+START_AT_0 = {"linear", "keypoints"}
 TESTED = {case.template for case in CASES.values()}
 CASES |= {name: Case(name, (5,), 3, {}, 7) for name in POLICIES.names() if name not in TESTED}
 every_case = pytest.mark.parametrize("name", CASES)
@@ -93,7 +100,7 @@ def test_only_batches_that_remember_have_a_state(name: str) -> None:
     recurrent = name in ("conv_lstm", "recurrent_module")
     assert np.array_equal(case.play(batch, [], every), case.alone) != recurrent
     assert batch.remembers or not recurrent
-    shares = CASES[name].template in ("small_conv", "openai_conv", "nature_conv")
+    shares = CASES[name].template in ("small_conv", "openai_conv", "nature_conv", "keypoints")
     assert isinstance(batch, SharingBatch) == shares
     assert not (shares and batch.remembers)
 
@@ -102,13 +109,13 @@ def test_only_batches_that_remember_have_a_state(name: str) -> None:
 def test_other_seeds_draw_other_initial_parameters(name: str) -> None:
     policy = CASES[name].policy()
     one, other = (policy.initial_parameters(np.random.default_rng(seed)) for seed in (0, 1))
-    assert np.array_equal(one, other) == (CASES[name].template == "linear")  # which starts at 0
+    assert np.array_equal(one, other) == (CASES[name].template in START_AT_0)
 
 
 @every_case
 def test_initial_columns_have_length_1_and_the_last_ones_a_hundredth(name: str) -> None:
     policy, template = CASES[name].policy(), CASES[name].template
-    if template in ("vector", "module"):
+    if template in ("vector", "module", "keypoints"):
         return
     parameters, start = policy.initial_parameters(np.random.default_rng(0)), 0
     for number, shape in enumerate(policy.shapes):

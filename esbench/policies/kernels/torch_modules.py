@@ -18,6 +18,13 @@ import torch
 from esbench.core.arrays import Shapes, Vector
 from esbench.policies.kernels.convolution import EPSILON, Architecture, Layer, split_tensors
 from esbench.policies.kernels.feedforward import Activation, Tensor
+from esbench.policies.kernels.soft_argmax import (
+    FARTHEST,
+    Detector,
+    Frames,
+    coordinates,
+    ordered,
+)
 from esbench.policies.normalization import Normalizer
 from esbench.policies.policy import Rows
 
@@ -130,6 +137,45 @@ class Recurrent(torch.nn.Module):  # type: ignore[misc]
         """Compute outputs [N, outputs] and the next state (h, c), [N, units] each."""
         hidden, cells = self.cell(self.features(rows), state)
         return self.output(hidden), (hidden, cells)
+
+
+@final
+class SoftArgmax(torch.nn.Module):  # type: ignore[misc]
+    """The keypoints of ``SoftArgmaxBatch``, their differences between frames, a linear layer."""
+
+    def __init__(self, detector: Detector, frames: Frames, outputs: int | None) -> None:
+        super().__init__()
+        (height, width), window, keypoints = frames.size, frames.window, len(detector.filters)
+        self._frames = frames
+        made = torch.nn.utils.skip_init(
+            torch.nn.Conv2d, 1, keypoints, window, padding=window // 2, bias=False
+        )
+        made.weight = _parameter(detector.filters.reshape(keypoints, 1, window, window))
+        self.convolution = made
+        self.priors = _parameter(detector.priors)
+        self.linear = _linear(detector.weights, detector.bias)
+        x, y = (torch.tensor(coordinates(side), dtype=torch.float32) for side in (width, height))
+        grid = torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=1)
+        self.register_buffer("origins", torch.tensor(detector.origins), persistent=False)
+        self.register_buffer("grid", grid, persistent=False)
+        factors, offsets = (None, None) if outputs is None else map(torch.tensor, ordered(outputs))
+        self.register_buffer("factors", factors, persistent=False)
+        self.register_buffer("offsets", offsets, persistent=False)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Compute outputs [N, outputs]."""
+        count, height, width = self._frames.shape
+        top, bottom, left, right = self._frames.crop
+        images = rows.reshape(-1, 1, height, width)
+        images = images[:, :, top : height - bottom, left : width - right]
+        logits = self.convolution(images).flatten(2) + self.priors
+        places = (logits.softmax(2) @ self.grid).unflatten(0, (-1, count))
+        steps = (places[:, 1:] - places[:, :-1]) * self._frames.difference_scale
+        last = (places[:, -1] - self.origins) * self._frames.position_scale
+        steps = steps.clamp(-FARTHEST, FARTHEST)
+        features = torch.cat([last.flatten(1), steps.flatten(1)], dim=1)
+        values = self.linear(features)
+        return values if self.factors is None else values * self.factors + self.offsets
 
 
 def feed_forward(

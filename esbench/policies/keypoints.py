@@ -1,0 +1,201 @@
+"""Keypoints: a spatial soft-argmax, for images in which a few small things move.
+
+Levine, Finn, Darrell & Abbeel 2016, "End-to-end training of deep visuomotor policies" (JMLR 17,
+arXiv:1504.00702), section 5.1; Finn et al. 2016, "Deep spatial autoencoders for visuomotor
+learning" (arXiv:1509.06113), section 4. Each keypoint has a filter and a prior over positions. The
+softmax of the filtered image plus the prior is a distribution over positions, and its mean is the
+keypoint. The same filters see every frame of the observation, so a keypoint moves from frame to
+frame, and the policy needs no memory. A linear layer maps the positions and their differences
+between frames to the outputs.
+
+The filters begin as detectors of bright bars instead of random ones. Parameters are what is added
+to these, and all begin at 0: so weight decay pulls towards detectors that work and not towards
+filters of 0, which find nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias, final
+
+import numpy as np
+from pydantic import Field
+
+from esbench.core.arrays import Shapes, Vector
+from esbench.core.errors import UsageError
+from esbench.core.settings import Settings
+from esbench.policies.kernels.convolution import split_tensors
+from esbench.policies.kernels.soft_argmax import (
+    Detector,
+    Frames,
+    SoftArgmaxBatch,
+    coordinates,
+)
+from esbench.policies.policy import (
+    PolicyBatch,
+    PolicySettings,
+    PreparedPolicy,
+    Rows,
+    TorchPolicy,
+    image_shape,
+    register_policy,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+Margin: TypeAlias = Annotated[int, Field(ge=0, le=4096)]
+Place: TypeAlias = Annotated[float, Field(ge=-1, le=1)]
+
+
+@final
+class StartSettings(Settings):
+    """What a keypoint detects at first: a bright bar, anywhere or near one place."""
+
+    height: Annotated[int, Field(ge=1, le=63)] = 1
+    """Height of the bar [pixels]."""
+
+    width: Annotated[int, Field(ge=1, le=63)] = 1
+    """Width of the bar [pixels]."""
+
+    x: Place | None = None
+    """Where the bar is in a row, from -1 (left) to 1 (right); anywhere by default."""
+
+    y: Place | None = None
+    """Where the bar is in a column, from -1 (top) to 1 (bottom); anywhere by default."""
+
+
+@final
+class KeypointSettings(PolicySettings):
+    """Settings of the keypoint policy."""
+
+    normalize_observations: bool = True
+    """Whether to subtract each pixel's running mean and divide by its running deviation, which
+    removes what does not move; otherwise the pixels are scaled to [0, 1]."""
+
+    observation_clip: Annotated[float, Field(gt=0)] = 10.0
+    """Absolute value to which normalized observations are clipped [deviations]."""
+
+    keypoints: Annotated[tuple[StartSettings, ...], Field(min_length=1, max_length=256)] = (
+        StartSettings(),
+    )
+    """What each keypoint detects at first; by default, one detects the brightest pixel."""
+
+    window: Annotated[int, Field(ge=1, le=63)] = 3
+    """Height and width of a filter, an odd number [pixels]."""
+
+    crop: tuple[Margin, Margin, Margin, Margin] = (0, 0, 0, 0)
+    """What to cut off at the top, bottom, left and right [pixels]."""
+
+    gain: Annotated[float, Field(gt=0)] = 3.0
+    """Factor on the filtered image before the softmax; a larger one makes keypoints sharper."""
+
+    curvature: Annotated[float, Field(ge=0)] = 1000.0
+    """By how much the logarithm of a prior falls at a distance of 1, half an image, from the x or y
+    of a keypoint."""
+
+    filter_scale: Annotated[float, Field(gt=0)] = 0.1
+    """What a filter gains for a parameter of 1."""
+
+    prior_scale: Annotated[float, Field(gt=0)] = 3.0
+    """The slope of a prior for a parameter of 1 [per half image]."""
+
+    position_scale: Annotated[float, Field(gt=0)] = 2.0
+    """Factor on the positions, which makes their deviations about 1, as inputs of the linear layer.
+    Positions are relative to the x and y of their keypoint."""
+
+    difference_scale: Annotated[float, Field(gt=0)] = 10.0
+    """Factor on the differences of positions between frames, which are then clipped to [-3, 3]."""
+
+    ordered_outputs: bool = False
+    """Whether one number u chooses between the outputs: the largest one is that in whose interval u
+    lies, when [-1, 1] is cut into equal intervals, as with
+    ``esbench.environments.wrappers:OrderedActions``. For discrete actions that have an order."""
+
+
+@final
+@register_policy("keypoints")
+class Keypoints(PreparedPolicy, TorchPolicy):
+    """Positions and movements of a few things in an image, and a linear layer on these."""
+
+    Settings = KeypointSettings
+    settings: KeypointSettings
+    takes_images = True
+
+    def prepare(self) -> None:
+        """Derive what is seen of an observation."""
+        settings = self.settings
+        shape = _, height, width = image_shape(self, "keypoints")
+        if settings.window % 2 == 0:
+            raise UsageError(f"window = {settings.window}: expected an odd number, such as 3")
+        self._frames = Frames(
+            shape,
+            settings.crop,
+            settings.window,
+            settings.position_scale,
+            settings.difference_scale,
+        )
+        if min(self._frames.size) < 1:
+            raise UsageError(
+                f"crop = {list(settings.crop)}: nothing is left of an image of {height} x {width}"
+            )
+
+    @property
+    def shapes(self) -> Shapes:
+        """Filters [K, window * window], slopes of priors [K, 2], W [2 K frames, units], b."""
+        count, window = len(self.settings.keypoints), self.settings.window
+        units = 1 if self.settings.ordered_outputs else self.num_outputs
+        return (count, window**2), (count, 2), (2 * count * self.shape[0], units), (units,)
+
+    def initial_parameters(self, generator: np.random.Generator) -> Vector:
+        """Zeros, [P]."""
+        return np.zeros(self.num_params)
+
+    def batch(self, slots: int) -> PolicyBatch:
+        """A batch with ``slots`` slots."""
+        return SoftArgmaxBatch(slots, self._frames, self._choices, self._detector)
+
+    def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
+        """A convolution, a softmax over positions, and a linear layer."""
+        from esbench.policies.kernels.torch_modules import SoftArgmax
+
+        return SoftArgmax(self._detector(parameters), self._frames, self._choices)
+
+    @property
+    def _choices(self) -> int | None:
+        """The number of ordered outputs, if they are."""
+        return self.num_outputs if self.settings.ordered_outputs else None
+
+    def _detector(self, parameters: Vector) -> Detector:
+        """What the parameters [P] stand for."""
+        filters, slopes, weights, bias = split_tensors(parameters, self.shapes)
+        settings = self.settings
+        bars = np.array([_bar(start, settings.window) for start in settings.keypoints])
+        priors = np.array([self._prior(start) for start in settings.keypoints])
+        height, width = self._frames.size
+        y, x = np.meshgrid(coordinates(height), coordinates(width), indexing="ij")
+        grid = np.stack([x.reshape(-1), y.reshape(-1)])
+        tilts = np.einsum("ka,ap->kp", settings.prior_scale * slopes, grid)  # without BLAS
+        brightness = settings.gain / (1.0 if settings.normalize_observations else 255.0)
+        scaled = brightness * (bars + settings.filter_scale * filters)
+        origins = np.array([(start.x or 0.0, start.y or 0.0) for start in settings.keypoints])
+        found = scaled, priors + tilts, origins, weights, bias
+        return Detector(*(each.astype(np.float32) for each in found))
+
+    def _prior(self, start: StartSettings) -> Vector:
+        """The logarithm of the prior of a keypoint at first, [height * width]."""
+        height, width = self._frames.size
+        logits = np.zeros((height, width))
+        x, y = coordinates(width)[np.newaxis, :], coordinates(height)[:, np.newaxis]
+        for axis, place in zip((x, y), (start.x, start.y), strict=True):
+            if place is not None:
+                logits -= self.settings.curvature * (axis - place) ** 2
+        return logits.reshape(-1)
+
+
+def _bar(start: StartSettings, window: int) -> Vector:
+    """The filter of a keypoint at first: 1 in a bar in its middle, and 0 elsewhere."""
+    made = np.zeros((window, window))
+    height, width = min(start.height, window), min(start.width, window)
+    top, left = (window - height) // 2, (window - width) // 2
+    made[top : top + height, left : left + width] = 1.0
+    return made.reshape(-1)

@@ -1,0 +1,152 @@
+"""The keypoint policy against PyTorch in float64, and what its keypoints find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.testing as npt
+import pytest
+import torch
+from flat_parameters import FlatParameters, loaded, members
+
+from esbench.core.errors import UsageError
+from esbench.core.settings import parse
+from esbench.environments.wrappers import OrderedActions
+from esbench.policies.policy import POLICIES, Policy
+
+PADDLE = {"height": 3, "x": 0.75, "y": -0.25}
+SEVERAL = {"keypoints": [{}, PADDLE, {"width": 9}], "crop": [2, 1, 0, 3], "window": 5}
+IMAGE = (3, 14, 19)
+
+
+def make(image: tuple[int, ...] = IMAGE, outputs: int = 4, **settings: Any) -> Policy:
+    cls = POLICIES.get("keypoints")
+    return cls(parse(cls.Settings, settings, "test"), int(np.prod(image)), outputs, image)
+
+
+def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The outputs by torch.nn.functional, frame by frame, written from the paper."""
+    settings: Any = policy.settings
+    take, starts = FlatParameters(parameters), settings.keypoints
+    count, window, (frames, height, width) = len(starts), settings.window, policy.shape
+    top, bottom, left, right = settings.crop
+    filters = settings.filter_scale * take(count, 1, window, window)
+    for kernel, start in zip(filters, starts, strict=True):
+        tall, wide = min(start.height, window), min(start.width, window)
+        first_row, first_column = (window - tall) // 2, (window - wide) // 2
+        kernel[0, first_row : first_row + tall, first_column : first_column + wide] += 1.0
+    slopes = settings.prior_scale * take(count, 2)
+    images = torch.tensor(rows.astype(np.float64)).reshape(-1, 1, height, width)
+    images = images[:, :, top : height - bottom, left : width - right]
+    if not settings.normalize_observations:
+        images = images / 255
+    height, width = images.shape[2:]
+    y, x = ((torch.arange(side).double() * 2 + 1) / side - 1 for side in (height, width))
+    logits = settings.gain * torch.conv2d(images, filters, padding=window // 2)
+    logits += (slopes[:, 0, None] * x)[:, None, :] + (slopes[:, 1, None] * y)[:, :, None]
+    for number, start in enumerate(starts):
+        for grid, place in ((x[None, :], start.x), (y[:, None], start.y)):
+            if place is not None:
+                logits[:, number] -= settings.curvature * (grid - place) ** 2
+    chances = logits.flatten(2).softmax(2).reshape(logits.shape)
+    places = torch.stack([chances.sum(2) @ x, chances.sum(3) @ y], dim=2)  # [N frames, K, 2]
+    places = places.reshape(-1, frames, count, 2)
+    origin = torch.tensor([[start.x or 0.0, start.y or 0.0] for start in starts])
+    steps = settings.difference_scale * places.diff(dim=1)
+    last = settings.position_scale * (places[:, -1] - origin)
+    features = torch.cat([last.flatten(1), steps.clamp(-3, 3).flatten(1)], dim=1)
+    units = 1 if settings.ordered_outputs else policy.num_outputs
+    outputs = features @ take(features.shape[1], units) + take(units)
+    assert take.left == 0
+    return outputs.numpy()
+
+
+def rows_of(policy: Policy, count: int, seed: int = 3) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    rows = generator.standard_normal((count, policy.num_inputs)).astype(np.float32)
+    return rows if policy.settings.normalize_observations else np.abs(rows) * np.float32(100)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        SEVERAL,
+        {**SEVERAL, "normalize_observations": False},
+        {"window": 1, "keypoints": [{}] * 5},
+    ],
+)
+def test_the_outputs_are_those_of_torch(settings: dict[str, Any]) -> None:
+    policy = make(**settings)
+    parameters = members(policy, 6, spread=0.5)
+    rows = rows_of(policy, 6)
+    outputs = loaded(policy, parameters).forward(rows)
+    for member, row, found in zip(parameters, rows, outputs, strict=True):
+        npt.assert_allclose(found, expected(policy, member, row)[0], rtol=0, atol=2e-5)
+    module = policy.torch_layers(parameters[0], None)
+    npt.assert_allclose(
+        module(torch.tensor(rows)).detach(),
+        expected(policy, parameters[0], rows),
+        rtol=0,
+        atol=2e-5,
+    )
+
+
+def test_it_has_few_parameters() -> None:
+    assert make((2, 42, 42), 3).num_params == (9 + 2) + 4 * 3 + 3
+    two = {"keypoints": [{}, PADDLE], "ordered_outputs": True}
+    assert make((2, 42, 42), 3, **two).num_params == 2 * (9 + 2) + 8 + 1
+
+
+def test_new_keypoints_find_bright_things_and_their_movement() -> None:
+    """A ball anywhere, and a bar near its place though it is darker than the ball."""
+    policy = make((2, 21, 31), 8, keypoints=[{}, {"height": 3, "x": 0.75}])
+    images = np.zeros((2, 21, 31), np.float32)
+    (images[0, 4, 9], images[1, 5, 7]), images[:, 11:14, 27] = (10, 10), 4
+    parameters = np.zeros(policy.num_params)
+    parameters[22:-8] = np.eye(8).reshape(-1)  # each output is a feature
+    outputs = loaded(policy, parameters[None]).forward(images.reshape(1, -1))[0]
+    center = {
+        "x": lambda column: (2 * column + 1) / 31 - 1,
+        "y": lambda row: (2 * row + 1) / 21 - 1,
+    }
+    ball = 2 * np.array([center["x"](7), center["y"](5)])
+    bar = 2 * np.array([center["x"](27) - 0.75, center["y"](12)])
+    moved = 10 * np.array([-2 * 2 / 31, 2 / 21])
+    npt.assert_allclose(outputs, [*ball, *bar, *moved, 0, 0], atol=0.02)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 18])
+def test_ordered_outputs_choose_the_actions_of_ordered_actions(count: int) -> None:
+    import gymnasium
+
+    env: Any = gymnasium.Env()
+    env.action_space = gymnasium.spaces.Discrete(count)
+    intervals = OrderedActions(env)
+    policy = make(outputs=count, ordered_outputs=True)
+    parameters = np.zeros((41, policy.num_params))
+    parameters[:, -1] = numbers = np.linspace(-1.5, 1.5, 41) + 0.003
+    outputs = loaded(policy, parameters).forward(rows_of(policy, 41))
+    wanted = [intervals.action(np.clip([number], -1, 1)) for number in numbers]
+    assert outputs.argmax(axis=1).tolist() == [int(action) for action in wanted]
+
+
+@pytest.mark.parametrize(
+    ("image", "settings", "said"),
+    [
+        ((128,), {}, r"\[128\]: keypoints takes images"),
+        ((96, 96, 3), {}, "ChannelsFirst"),
+        (IMAGE, {"window": 4}, "window = 4: expected an odd number, such as 3"),
+        (IMAGE, {"crop": [7, 7, 0, 0]}, r"crop = \[7, 7, 0, 0\]: nothing is left of .* 14 x 19"),
+        (IMAGE, {"keypoints": []}, "keypoints"),
+        (IMAGE, {"keypoints": [{"x": 1.5}]}, r"keypoints.*x = 1\.5"),
+        (IMAGE, {"keypoints": [{"heigth": 3}]}, "heigth.*height"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    image: tuple[int, ...], settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        make(image, **settings)
+    assert "\n" not in str(refused.value)
