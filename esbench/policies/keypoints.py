@@ -6,7 +6,8 @@ learning" (arXiv:1509.06113), section 4. Each keypoint has a filter and a prior 
 softmax of the filtered image plus the prior is a distribution over positions, and its mean is the
 keypoint. The same filters see every frame of the observation, so a keypoint moves from frame to
 frame, and the policy needs no memory. A linear layer maps the positions and their differences
-between frames to the outputs.
+between frames to the outputs; those of all keypoints but the first are relative to the first one,
+such as the player's own.
 
 The filters begin as detectors of bright bars instead of random ones. Parameters are what is added
 to these, and all begin at 0: so weight decay pulls towards detectors that work and not towards
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, final
 import numpy as np
 from pydantic import Field
 
-from esbench.core.arrays import Shapes, Vector
+from esbench.core.arrays import Matrix, Shapes, Vector
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.policies.kernels.convolution import split_tensors
@@ -99,12 +100,15 @@ class KeypointSettings(PolicySettings):
     prior_scale: Annotated[float, Field(gt=0)] = 3.0
     """The slope of a prior for a parameter of 1 [per half image]."""
 
-    position_scale: Annotated[float, Field(gt=0)] = 2.0
-    """Factor on the positions, which makes their deviations about 1, as inputs of the linear layer.
-    Positions are relative to the x and y of their keypoint."""
+    position_scale: Annotated[float, Field(gt=0)] = 4.0
+    """Factor on the positions, as inputs of the linear layer."""
 
     difference_scale: Annotated[float, Field(gt=0)] = 10.0
-    """Factor on the differences of positions between frames, which are then clipped to [-3, 3]."""
+    """Factor on the differences of positions between frames, which are clipped before."""
+
+    absolute_scale: Annotated[float, Field(gt=0)] = 0.25
+    """Another factor on what is not relative to the first keypoint: its own position and
+    differences, and the bias."""
 
     ordered_outputs: bool = False
     """Whether one number u chooses between the outputs: the largest one is that in whose interval u
@@ -127,13 +131,7 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         shape = _, height, width = image_shape(self, "keypoints")
         if settings.window % 2 == 0:
             raise UsageError(f"window = {settings.window}: expected an odd number, such as 3")
-        self._frames = Frames(
-            shape,
-            settings.crop,
-            settings.window,
-            settings.position_scale,
-            settings.difference_scale,
-        )
+        self._frames = Frames(shape, settings.crop, settings.window)
         if min(self._frames.size) < 1:
             raise UsageError(
                 f"crop = {list(settings.crop)}: nothing is left of an image of {height} x {width}"
@@ -177,9 +175,23 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         tilts = np.einsum("ka,ap->kp", settings.prior_scale * slopes, grid)  # without BLAS
         brightness = settings.gain / (1.0 if settings.normalize_observations else 255.0)
         scaled = brightness * (bars + settings.filter_scale * filters)
-        origins = np.array([(start.x or 0.0, start.y or 0.0) for start in settings.keypoints])
-        found = scaled, priors + tilts, origins, weights, bias
+        found = scaled, priors + tilts, self._mixed(weights), settings.absolute_scale * bias
         return Detector(*(each.astype(np.float32) for each in found))
+
+    def _mixed(self, weights: Matrix) -> Matrix:
+        """The weights of plain positions and differences, from those of scaled, relative ones.
+
+        Both are [2 K frames, units], ordered by frame (positions first), keypoint and axis. All
+        keypoints but the first are relative to the first: the weight of the first one's input is
+        less the sum of the others' weights.
+        """
+        settings = self.settings
+        parts = weights.reshape(self.shape[0], len(settings.keypoints), 2, -1).copy()
+        parts[0] *= settings.position_scale
+        parts[1:] *= settings.difference_scale
+        parts[:, 0] *= settings.absolute_scale
+        parts[:, 0] -= parts[:, 1:].sum(axis=1)
+        return parts.reshape(weights.shape)
 
     def _prior(self, start: StartSettings) -> Vector:
         """The logarithm of the prior of a keypoint at first, [height * width]."""

@@ -52,12 +52,13 @@ def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.nda
     chances = logits.flatten(2).softmax(2).reshape(logits.shape)
     places = torch.stack([chances.sum(2) @ x, chances.sum(3) @ y], dim=2)  # [N frames, K, 2]
     places = places.reshape(-1, frames, count, 2)
-    origin = torch.tensor([[start.x or 0.0, start.y or 0.0] for start in starts])
-    steps = settings.difference_scale * places.diff(dim=1)
-    last = settings.position_scale * (places[:, -1] - origin)
-    features = torch.cat([last.flatten(1), steps.clamp(-3, 3).flatten(1)], dim=1)
+    steps = settings.difference_scale * places.diff(dim=1).clamp(-0.3, 0.3)
+    inputs = torch.cat([settings.position_scale * places[:, -1:], steps], dim=1)
+    inputs[:, :, 1:] -= inputs[:, :, :1].clone()
+    inputs[:, :, 0] *= settings.absolute_scale
+    features = inputs.flatten(1)
     units = 1 if settings.ordered_outputs else policy.num_outputs
-    outputs = features @ take(features.shape[1], units) + take(units)
+    outputs = features @ take(features.shape[1], units) + settings.absolute_scale * take(units)
     assert take.left == 0
     return outputs.numpy()
 
@@ -100,21 +101,16 @@ def test_it_has_few_parameters() -> None:
 
 
 def test_new_keypoints_find_bright_things_and_their_movement() -> None:
-    """A ball anywhere, and a bar near its place though it is darker than the ball."""
-    policy = make((2, 21, 31), 8, keypoints=[{}, {"height": 3, "x": 0.75}])
+    """A bar near its place, and a ball anywhere though the bar is as large, relative to the bar."""
+    policy = make((2, 21, 31), 8, keypoints=[{"height": 3, "x": 0.75}, {}])
     images = np.zeros((2, 21, 31), np.float32)
     (images[0, 4, 9], images[1, 5, 7]), images[:, 11:14, 27] = (10, 10), 4
     parameters = np.zeros(policy.num_params)
-    parameters[22:-8] = np.eye(8).reshape(-1)  # each output is a feature
+    parameters[22:-8] = np.eye(8).reshape(-1)  # each output is an input of the linear layer
     outputs = loaded(policy, parameters[None]).forward(images.reshape(1, -1))[0]
-    center = {
-        "x": lambda column: (2 * column + 1) / 31 - 1,
-        "y": lambda row: (2 * row + 1) / 21 - 1,
-    }
-    ball = 2 * np.array([center["x"](7), center["y"](5)])
-    bar = 2 * np.array([center["x"](27) - 0.75, center["y"](12)])
+    bar, ball = (np.array([2 * x + 1, 2 * y + 1]) / (31, 21) - 1 for x, y in ((27, 12), (7, 5)))
     moved = 10 * np.array([-2 * 2 / 31, 2 / 21])
-    npt.assert_allclose(outputs, [*ball, *bar, *moved, 0, 0], atol=0.02)
+    npt.assert_allclose(outputs, [*bar, *(4 * (ball - bar)), 0, 0, *moved], atol=0.02)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 18])
@@ -126,7 +122,8 @@ def test_ordered_outputs_choose_the_actions_of_ordered_actions(count: int) -> No
     intervals = OrderedActions(env)
     policy = make(outputs=count, ordered_outputs=True)
     parameters = np.zeros((41, policy.num_params))
-    parameters[:, -1] = numbers = np.linspace(-1.5, 1.5, 41) + 0.003
+    numbers = np.linspace(-1.5, 1.5, 41) + 0.003
+    parameters[:, -1] = numbers / policy.settings.absolute_scale
     outputs = loaded(policy, parameters).forward(rows_of(policy, 41))
     wanted = [intervals.action(np.clip([number], -1, 1)) for number in numbers]
     assert outputs.argmax(axis=1).tolist() == [int(action) for action in wanted]

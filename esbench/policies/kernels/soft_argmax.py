@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from esbench.core.arrays import Vector
 from esbench.policies.policy import Rows, SharingBatch
 
-FARTHEST: Final = 3.0  # to which scaled differences are clipped
+FARTHEST: Final = 0.3  # to which differences are clipped; an image is 2 wide
 
 
 @final
@@ -25,8 +25,6 @@ class Frames(NamedTuple):
     shape: tuple[int, int, int]  # frames, height and width of an observation
     crop: tuple[int, int, int, int]  # pixels cut off at the top, bottom, left and right
     window: int  # height and width of a filter, odd
-    position_scale: float
-    difference_scale: float
 
     @property
     def size(self) -> tuple[int, int]:
@@ -46,7 +44,6 @@ class Detector(NamedTuple):
 
     filters: Rows  # [K, window * window]
     priors: Rows  # logarithms, up to a constant, [K, height * width]
-    origins: Rows  # x and y from which positions are counted, [K, 2]
     weights: Rows  # [2 K frames, units]
     bias: Rows  # [units]
 
@@ -70,7 +67,7 @@ def ordered(outputs: int) -> tuple[Rows, Rows]:
 class SoftArgmaxBatch(SharingBatch):
     """Filters, a softmax over positions, and a linear layer on the mean positions.
 
-    The features are the positions x and y of each keypoint in the last frame, then their scaled
+    The features are the positions x and y of each keypoint in the last frame, then their
     differences between every two frames in a row, the first ones first.
     """
 
@@ -104,7 +101,6 @@ class SoftArgmaxBatch(SharingBatch):
             for grid in np.meshgrid(*map(coordinates, (height, width)), indexing="ij")
         )
         self._grid = np.stack([np.ones_like(x), x, y], axis=1).astype(np.float32)
-        self._scales = np.array([frames.position_scale, frames.difference_scale], np.float32)
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a slot."""
@@ -147,8 +143,7 @@ class SoftArgmaxBatch(SharingBatch):
 
     def _features(self, row: Rows, detector: Detector) -> Rows:
         places = self.positions(row, detector)
-        steps = (places[:, 1:] - places[:, :-1]) * self._scales[1]
+        steps = places[:, 1:] - places[:, :-1]
         np.clip(steps, -FARTHEST, FARTHEST, out=steps)
         moved = steps.transpose(1, 0, 2).reshape(-1)
-        last = (places[:, -1] - detector.origins) * self._scales[0]
-        return np.concatenate([last.reshape(-1), moved])
+        return np.concatenate([places[:, -1].reshape(-1), moved])

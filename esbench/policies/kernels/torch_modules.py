@@ -156,7 +156,6 @@ class SoftArgmax(torch.nn.Module):  # type: ignore[misc]
         self.linear = _linear(detector.weights, detector.bias)
         x, y = (torch.tensor(coordinates(side), dtype=torch.float32) for side in (width, height))
         grid = torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=1)
-        self.register_buffer("origins", torch.tensor(detector.origins), persistent=False)
         self.register_buffer("grid", grid, persistent=False)
         factors, offsets = (None, None) if outputs is None else map(torch.tensor, ordered(outputs))
         self.register_buffer("factors", factors, persistent=False)
@@ -170,10 +169,8 @@ class SoftArgmax(torch.nn.Module):  # type: ignore[misc]
         images = images[:, :, top : height - bottom, left : width - right]
         logits = self.convolution(images).flatten(2) + self.priors
         places = (logits.softmax(2) @ self.grid).unflatten(0, (-1, count))
-        steps = (places[:, 1:] - places[:, :-1]) * self._frames.difference_scale
-        last = (places[:, -1] - self.origins) * self._frames.position_scale
-        steps = steps.clamp(-FARTHEST, FARTHEST)
-        features = torch.cat([last.flatten(1), steps.flatten(1)], dim=1)
+        steps = (places[:, 1:] - places[:, :-1]).clamp(-FARTHEST, FARTHEST)
+        features = torch.cat([places[:, -1].flatten(1), steps.flatten(1)], dim=1)
         values = self.linear(features)
         return values if self.factors is None else values * self.factors + self.offsets
 
