@@ -29,7 +29,7 @@ from esbench.policies.kernels.soft_argmax import (
     Detector,
     Frames,
     SoftArgmaxBatch,
-    coordinates,
+    pixel_centers,
 )
 from esbench.policies.policy import (
     PolicyBatch,
@@ -150,18 +150,15 @@ class Keypoints(PreparedPolicy, TorchPolicy):
 
     def batch(self, slots: int) -> PolicyBatch:
         """A batch with ``slots`` slots."""
-        return SoftArgmaxBatch(slots, self._frames, self._choices, self._detector)
+        is_ordered = self.settings.ordered_outputs
+        return SoftArgmaxBatch(slots, self._frames, self.num_outputs, is_ordered, self._detector)
 
     def torch_layers(self, parameters: Vector, reference: Rows | None) -> torch.nn.Module:
         """A convolution, a softmax over positions, and a linear layer."""
         from esbench.policies.kernels.torch_modules import SoftArgmax
 
-        return SoftArgmax(self._detector(parameters), self._frames, self._choices)
-
-    @property
-    def _choices(self) -> int | None:
-        """The number of ordered outputs, if they are."""
-        return self.num_outputs if self.settings.ordered_outputs else None
+        outputs = self.num_outputs if self.settings.ordered_outputs else None
+        return SoftArgmax(self._detector(parameters), self._frames, outputs)
 
     def _detector(self, parameters: Vector) -> Detector:
         """What the parameters [P] stand for."""
@@ -169,10 +166,8 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         settings = self.settings
         bars = np.array([_bar(start, settings.window) for start in settings.keypoints])
         priors = np.array([self._prior(start) for start in settings.keypoints])
-        height, width = self._frames.size
-        y, x = np.meshgrid(coordinates(height), coordinates(width), indexing="ij")
-        grid = np.stack([x.reshape(-1), y.reshape(-1)])
-        tilts = np.einsum("ka,ap->kp", settings.prior_scale * slopes, grid)  # without BLAS
+        places = pixel_centers(self._frames.size)
+        tilts = np.einsum("ka,pa->kp", settings.prior_scale * slopes, places)  # without BLAS
         brightness = settings.gain / (1.0 if settings.normalize_observations else 255.0)
         scaled = brightness * (bars + settings.filter_scale * filters)
         found = scaled, priors + tilts, self._mixed(weights), settings.absolute_scale * bias
@@ -195,13 +190,12 @@ class Keypoints(PreparedPolicy, TorchPolicy):
 
     def _prior(self, start: StartSettings) -> Vector:
         """The logarithm of the prior of a keypoint at first, [height * width]."""
-        height, width = self._frames.size
-        logits = np.zeros((height, width))
-        x, y = coordinates(width)[np.newaxis, :], coordinates(height)[:, np.newaxis]
-        for axis, place in zip((x, y), (start.x, start.y), strict=True):
+        x, y = pixel_centers(self._frames.size).T
+        logits = np.zeros(x.size)
+        for axis, place in ((x, start.x), (y, start.y)):
             if place is not None:
                 logits -= self.settings.curvature * (axis - place) ** 2
-        return logits.reshape(-1)
+        return logits
 
 
 def _bar(start: StartSettings, window: int) -> Vector:

@@ -13,7 +13,7 @@ from flat_parameters import FlatParameters, loaded, members
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.environments.wrappers import OrderedActions
-from esbench.policies.policy import POLICIES, Policy
+from esbench.policies.policy import POLICIES, Policy, TorchPolicy
 
 PADDLE = {"height": 3, "x": 0.75, "y": -0.25}
 SEVERAL = {"keypoints": [{}, PADDLE, {"width": 9}], "crop": [2, 1, 0, 3], "window": 5}
@@ -85,6 +85,7 @@ def test_the_outputs_are_those_of_torch(settings: dict[str, Any]) -> None:
     outputs = loaded(policy, parameters).forward(rows)
     for member, row, found in zip(parameters, rows, outputs, strict=True):
         npt.assert_allclose(found, expected(policy, member, row)[0], rtol=0, atol=2e-5)
+    assert isinstance(policy, TorchPolicy)
     module = policy.torch_layers(parameters[0], None)
     npt.assert_allclose(
         module(torch.tensor(rows)).detach(),

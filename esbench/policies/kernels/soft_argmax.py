@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from esbench.core.arrays import Vector
+from esbench.core.arrays import Matrix, Vector
 from esbench.policies.policy import Rows, SharingBatch
 
 FARTHEST: Final = 0.3  # to which differences are clipped; an image is 2 wide
@@ -53,13 +53,20 @@ def coordinates(pixels: int) -> Vector:
     return (2.0 * np.arange(pixels) + 1.0) / pixels - 1.0
 
 
+def pixel_centers(size: tuple[int, int]) -> Matrix:
+    """The positions x and y of all pixels of an image, row by row, [height * width, 2]."""
+    height, width = size
+    y, x = np.meshgrid(coordinates(height), coordinates(width), indexing="ij")
+    return np.stack([x.reshape(-1), y.reshape(-1)], axis=1)
+
+
 def ordered(outputs: int) -> tuple[Rows, Rows]:
-    """Factors and offsets [1, outputs] with which one number u becomes scores of intervals.
+    """Factors and offsets [outputs] with which one number u becomes scores of intervals.
 
     The score of the interval with center c is 2 c u - c^2 = u^2 - (u - c)^2, less the same u^2 for
     all. So the largest one is that of the interval in which u lies.
     """
-    centers = coordinates(outputs).astype(np.float32)[np.newaxis]
+    centers = coordinates(outputs).astype(np.float32)
     return np.float32(2.0) * centers, -centers * centers
 
 
@@ -77,16 +84,17 @@ class SoftArgmaxBatch(SharingBatch):
         self,
         slots: int,
         frames: Frames,
-        outputs: int | None,
+        outputs: int,
+        is_ordered: bool,
         detector: Callable[[Vector], Detector],
     ) -> None:
         """Make slots whose parameters are turned into numbers by ``detector``.
 
-        With ``outputs``, the one unit of the linear layer chooses between so many outputs.
+        If the outputs are ordered, one unit of the linear layer chooses between them.
         """
         self._frames, self._detector = frames, detector
         self._slots: list[Detector | None] = [None] * slots
-        self._spread = None if outputs is None else ordered(outputs)
+        self._outputs, self._spread = outputs, ordered(outputs) if is_ordered else None
         count, (height, width), window = frames.shape[0], frames.size, frames.window
         edge = window // 2
         padded = np.zeros((count, height + 2 * edge, width + 2 * edge), np.float32)
@@ -96,11 +104,8 @@ class SoftArgmaxBatch(SharingBatch):
         self._windows = as_strided(padded, run, (down, right, frame, down, right))
         self._copies = np.zeros(run, np.float32)
         self._matrix = self._copies.reshape(window * window, -1)
-        y, x = (
-            grid.reshape(-1)
-            for grid in np.meshgrid(*map(coordinates, (height, width)), indexing="ij")
-        )
-        self._grid = np.stack([np.ones_like(x), x, y], axis=1).astype(np.float32)
+        grid = pixel_centers(frames.size)
+        self._moments = np.insert(grid, 0, 1.0, axis=1).astype(np.float32)
 
     def load(self, slot: int, parameters: Vector) -> None:
         """Load the parameters [P] of a member into a slot."""
@@ -112,20 +117,15 @@ class SoftArgmaxBatch(SharingBatch):
 
     def forward(self, observations: Rows, live: Sequence[int] | None = None) -> Rows:
         """Compute outputs [k, outputs] for observations [k, inputs]; zeros for slots not live."""
-        rows = range(len(observations)) if live is None else live
-        found = [
-            (slot, self._features(observations[slot], each) @ each.weights + each.bias)
-            for slot in rows
-            if (each := self._slots[slot]) is not None
-        ]
-        units = found[0][1].size
-        sums = np.zeros((len(observations), units), np.float32)
-        for slot, values in found:
-            sums[slot] = values
-        if self._spread is None:
-            return sums
-        factors, offsets = self._spread
-        outputs: Rows = sums * factors + offsets
+        outputs = np.zeros((len(observations), self._outputs), np.float32)
+        for slot in range(len(observations)) if live is None else live:
+            member = self._slots[slot]
+            if member is None:
+                continue
+            sums = self._features(observations[slot], member) @ member.weights + member.bias
+            outputs[slot] = (
+                sums if self._spread is None else sums * self._spread[0] + self._spread[1]
+            )
         return outputs
 
     def positions(self, row: Rows, detector: Detector) -> Rows:
@@ -138,8 +138,9 @@ class SoftArgmaxBatch(SharingBatch):
         logits += detector.priors[:, np.newaxis]
         logits -= logits.max(axis=2, keepdims=True)
         np.exp(logits, out=logits)
-        moments = np.matmul(logits, self._grid)
-        return moments[:, :, 1:] / moments[:, :, :1]
+        moments = np.matmul(logits, self._moments)
+        places: Rows = moments[:, :, 1:] / moments[:, :, :1]
+        return places
 
     def _features(self, row: Rows, detector: Detector) -> Rows:
         places = self.positions(row, detector)

@@ -22,8 +22,8 @@ from esbench.policies.kernels.soft_argmax import (
     FARTHEST,
     Detector,
     Frames,
-    coordinates,
     ordered,
+    pixel_centers,
 )
 from esbench.policies.normalization import Normalizer
 from esbench.policies.policy import Rows
@@ -145,7 +145,7 @@ class SoftArgmax(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, detector: Detector, frames: Frames, outputs: int | None) -> None:
         super().__init__()
-        (height, width), window, keypoints = frames.size, frames.window, len(detector.filters)
+        window, keypoints = frames.window, len(detector.filters)
         self._frames = frames
         made = torch.nn.utils.skip_init(
             torch.nn.Conv2d, 1, keypoints, window, padding=window // 2, bias=False
@@ -154,8 +154,7 @@ class SoftArgmax(torch.nn.Module):  # type: ignore[misc]
         self.convolution = made
         self.priors = _parameter(detector.priors)
         self.linear = _linear(detector.weights, detector.bias)
-        x, y = (torch.tensor(coordinates(side), dtype=torch.float32) for side in (width, height))
-        grid = torch.stack([x.repeat(height), y.repeat_interleave(width)], dim=1)
+        grid = torch.tensor(pixel_centers(frames.size), dtype=torch.float32)
         self.register_buffer("grid", grid, persistent=False)
         factors, offsets = (None, None) if outputs is None else map(torch.tensor, ordered(outputs))
         self.register_buffer("factors", factors, persistent=False)
