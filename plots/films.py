@@ -35,8 +35,15 @@ from esbench.results.policy_files import best_of, find_episode, find_policies
 from esbench.results.statistics.estimates import Pick
 from esbench.video.render_trial import FilmLimits, render_policy
 
-# The first that is small enough; the floor of MuJoCo, which moves, needs the later ones.
-LIMITS = (FilmLimits(10, 25, 320), FilmLimits(7, 10, 240), FilmLimits(6, 8, 200))
+# The first that gives a small file, and where the second value is true, also the whole episode: its
+# end may be what it is about. The floor of MuJoCo, which moves, needs the last ones.
+LIMITS = (
+    (FilmLimits(10, 25, 320), True),
+    (FilmLimits(10, 25, 320, speed=4), True),
+    (FilmLimits(10, 25, 320), False),
+    (FilmLimits(7, 10, 240), False),
+    (FilmLimits(6, 8, 200), False),
+)
 LEADERBOARD = Path(__file__).parent.parent / "results" / "leaderboard"
 
 
@@ -115,13 +122,14 @@ def make_film(entry: Entry, pick: Pick, leaderboard: Path) -> Film:
     )
     path = films_folder(leaderboard) / film.file_name
     returns = row.arrays["returns"].tolist()
-    for limits in LIMITS:
+    for limits, is_whole in LIMITS:
         played = render_policy(load_published(row).policy, returns, path, number, limits=limits)
-        if path.stat().st_size <= MOST_BYTES:
+        is_enough = played.shown == film.steps or not is_whole
+        if is_enough and path.stat().st_size <= MOST_BYTES:
             break
     if played.differs:
         raise UsageError(f"{row_name(entry)}: return {played.total}; recorded: {played.recorded}")
-    return film.model_copy(update={"shown": played.shown})
+    return film.model_copy(update={"shown": played.shown, "speed": limits.speed})
 
 
 if __name__ == "__main__":

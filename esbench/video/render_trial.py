@@ -82,11 +82,15 @@ class Rendered:
 @final
 @dataclass(frozen=True)
 class FilmLimits:
-    """The most a film has: seconds, frames per second, and pixels along an edge of a frame."""
+    """The most a film has: seconds, frames per second, and pixels along an edge of a frame.
+
+    It is ``speed`` times as fast as the episode.
+    """
 
     seconds: float = math.inf
     fps: float = math.inf
     side: int | None = None
+    speed: int = 1
 
     def fitted(self, frame: Frame) -> Frame:
         """A frame that is not too large."""
@@ -147,7 +151,7 @@ def render_policy(
     with silenced(), as_training_errors(), _stage(policy.environment) as env:
         # As in Gymnasium, an environment without a frame rate has 30 [1/s].
         fps = float(env.metadata.get("render_fps") or 30)
-        fps = fps if 0 < fps < math.inf else 30.0
+        fps = limits.speed * (fps if 0 < fps < math.inf else 30.0)
         stride = max(1, math.ceil(fps / min(most_fps, limits.fps)))
         most = math.floor(min(limits.seconds * fps, max_steps))
         film = _Film(env, policy, seeds[episode], stride, most)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Annotated, Final, final
+
+from pydantic import Field
 
 from esbench.core.errors import UsageError
 from esbench.core.files import read_bytes, read_json, safe_name
@@ -29,6 +31,7 @@ class Film(Settings):
         episodes: the number of these.
         total: the return of the whole episode.
         steps, shown: the steps of the episode, and how many of them the film shows.
+        speed: how many times as fast as the episode the film is.
     """
 
     environment: str
@@ -42,6 +45,7 @@ class Film(Settings):
     total: float
     steps: int
     shown: int
+    speed: Annotated[int, Field(exclude_if=lambda speed: speed == 1)] = 1
 
     @property
     def file_name(self) -> str:
@@ -60,10 +64,11 @@ class Film(Settings):
         """What it shows, in words."""
         which = "nearest to the median" if self.pick == "median" else "the lowest"
         cut = "" if self.shown == self.steps else f"the first {self.shown} of "
+        fast = "" if self.speed == 1 else f", {self.speed} times as fast"
         return (
             f"return {format_number(self.total)}, {which} of "
             f"{counted(self.episodes, 'held-out episode')}; "
-            f"seed {self.seed}, {cut}{counted(self.steps, 'step')}"
+            f"seed {self.seed}, {cut}{counted(self.steps, 'step')}{fast}"
         )
 
     def is_of(self, entry: Entry) -> bool:
