@@ -448,6 +448,7 @@ def test_the_best_row_of_each_environment_has_its_chance_of_staying_the_best(
     every = records(COLUMNS, leaderboard_rows(published))
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
     best = {row["environment"]: row for row in json.loads(out)["rows"]}
+    assert best["Acrobot-v1"]["other_versions"]["v0"] == "no"
     assert (code, {*best}) == (0, {row["environment"] for row in every})
     for environment, one in best.items():
         own = [row for row in every if row["environment"] == environment]

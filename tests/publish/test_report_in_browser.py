@@ -16,6 +16,7 @@ from esbench.publish.leaderboard.films import films_folder, read_films
 from esbench.publish.leaderboard.table import leaderboard_rows
 from esbench.publish.tables.table_notes import TUNED
 from esbench.results.entries import read_entry
+from esbench.results.reported_scores import read_reported
 
 QUIET = (
     "--disable-gpu",
@@ -177,7 +178,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
     filmed = read_entry(PUBLISHED / film.row)
     shutil.copytree(films_folder(PUBLISHED), films_folder(folder))
     file = folder.with_suffix(".html")
-    file.write_text(as_page(leaderboard_rows([*entries, filmed]), folder))
+    reported = read_reported(PUBLISHED.with_name("published"))
+    file.write_text(as_page(leaderboard_rows([*entries, filmed]), folder, reported))
     return file
 
 
@@ -199,6 +201,14 @@ def test_the_leaderboard_filters_sorts_and_shows_films(browser: Browser, board: 
             assert len(groups) == (2 if shown == 12 else 1)
             page.get_by_label(name).select_option("")
         assert table.locator("tr[data-environment]:visible").count() == count
+        reported = page.locator("#reported tbody tr:visible")
+        every = reported.count()
+        page.get_by_label("Environment").select_option("Hopper-v5")
+        assert [text.split("\t")[0] for text in reported.all_inner_texts()] == ["Hopper-v3"]
+        link = reported.get_by_role("link")
+        assert link.get_attribute("href") == link.inner_text()
+        page.get_by_label("Environment").select_option("")
+        assert reported.count() == every > 1
         headings = table.locator("thead th").all_inner_texts()
         assert headings[:2] == ["Algorithm", "Score"]
         assert table.locator("thead button").all_inner_texts() == headings
@@ -254,3 +264,10 @@ def test_a_phone_shows_every_name_and_score_of_the_leaderboard(
         name = page.locator(".board tr[data-environment] td").first.bounding_box()
         assert name is not None
         assert 0 <= name["x"] < 30  # the name stays
+        page.get_by_role("link", name="film").click()
+        film = page.locator(".made figure img")
+        film.scroll_into_view_if_needed()
+        box = film.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] < box["x"] + box["width"] <= PHONE["width"]
+        assert box["width"] > 200

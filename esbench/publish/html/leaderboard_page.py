@@ -98,6 +98,7 @@ def as_page(
         notes=sheet.notes,
         rows=shown,
         reported=reported_sheet(reported) if reported else None,
+        tasks=[row.task for row in reported],
         choices=choices,
         whole=WHOLE,
         versions={name: environment_versions(name) for name in alike},

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
+from esbench.grids.environment_files import environment_versions
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.tables.render_table import (
     INTERVAL,
@@ -99,6 +100,12 @@ class LeaderboardRow:
                 if version:
                     found.setdefault(name, {})[version] = None
         return {name: " and ".join(versions) for name, versions in found.items()}
+
+    @property
+    def other_versions(self) -> dict[str, str]:
+        """Whether scores of other versions of the environment are comparable, where known."""
+        known = environment_versions(self.cell.environment)
+        return {name: other.comparable for name, other in known.items()}
 
     @property
     def commits(self) -> tuple[str, ...]:
@@ -261,6 +268,7 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     Column("commits"),
     Column("hardware"),
     Column("versions"),
+    Column("other_versions"),
     Column("policy_text", lambda row: policy_words(row.entry)),
     Column("file", attrgetter("entry.file_name")),
     Column("policies", attrgetter("entry.policies_state")),
