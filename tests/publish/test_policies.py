@@ -392,6 +392,16 @@ def test_the_published_policies_are_small_and_those_of_the_rows() -> None:
     )
 
 
+def test_a_name_of_a_row_is_on_one_line_of_a_terminal(
+    esbench: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(policies_of_rows, "PLACES", [PUBLISHED])
+    _, out, _ = esbench("list", "--policies-of", "HalfCheetah-v5")
+    listed = [line.split()[0] for line in out.splitlines() if line.startswith("HalfCheetah")]
+    assert listed == [row.name for row in zoo("HalfCheetah-v5", PUBLISHED)]
+
+
 def test_a_name_of_several_rows_is_that_of_the_best_one() -> None:
     several = [row for row in zoo("Pendulum-v1") if row.seeds and "/genetic#" in row.name]
     assert len(several) == 2

@@ -23,7 +23,7 @@ from esbench.results.policy_files import (
 
 NOTE: Final = (
     "A row's name is that of its policies: esbench.load_policy(ROW, seed=N), and 'esbench eval', "
-    "'render' and 'export' with --seed N."
+    "'render' and 'export' with --seed N. Size: parameters of a policy."
 )
 
 
@@ -87,6 +87,6 @@ COLUMNS: Final[tuple[Column[ZooRow], ...]] = (
     Column("score", lambda row: row.cell.score, "Score", format_number),
     Column("steps", lambda row: row.cell.budget, "Steps", format_steps),
     Column("policy", lambda row: policy_words(row.entry), "Policy"),
-    Column("parameters", None, "Parameters", lambda size: NONE if size is None else f"{size:,}"),
+    Column("parameters", None, "Size", lambda size: NONE if size is None else f"{size:,}"),
     Column("policies", None, "Policies"),
 )
