@@ -255,3 +255,10 @@ def test_a_trial_that_has_lost_its_description_is_not_left_out(trial: Trial, kep
         read_folder(trial.folder.path.parent) if kept != STATE else trial.folder.begin(
             trial.spec, {}
         )
+
+
+def test_a_folder_that_holds_no_trial_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/")
+    with pytest.raises(UsageError, match="expected the folder of a trial") as refused:
+        TrialFolder(tmp_path).description()
+    assert not isinstance(refused.value, DamagedTrialError)  # which says what to remove
