@@ -90,7 +90,7 @@ class KeypointSettings(PolicySettings):
     gain: Annotated[float, Field(gt=0)] = 3.0
     """Factor on the filtered image before the softmax; a larger one makes keypoints sharper."""
 
-    curvature: Annotated[float, Field(ge=0)] = 1000.0
+    curvature: Annotated[float, Field(ge=0)] = 10_000.0
     """By how much the logarithm of a prior falls at a distance of 1, half an image, from the x or y
     of a keypoint."""
 
@@ -107,8 +107,11 @@ class KeypointSettings(PolicySettings):
     """Factor on the differences of positions between frames, which are clipped before."""
 
     absolute_scale: Annotated[float, Field(gt=0)] = 0.25
-    """Another factor on what is not relative to the first keypoint: its own position and
-    differences, and the bias."""
+    """Another factor on the inputs that are not relative: the position and the differences of the
+    first keypoint."""
+
+    bias_scale: Annotated[float, Field(gt=0)] = 0.5
+    """Factor on the bias of the linear layer."""
 
     ordered_outputs: bool = False
     """Whether one number u chooses between the outputs: the largest one is that in whose interval u
@@ -170,7 +173,7 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         tilts = np.einsum("ka,pa->kp", settings.prior_scale * slopes, places)  # without BLAS
         brightness = settings.gain / (1.0 if settings.normalize_observations else 255.0)
         scaled = brightness * (bars + settings.filter_scale * filters)
-        found = scaled, priors + tilts, self._mixed(weights), settings.absolute_scale * bias
+        found = scaled, priors + tilts, self._mixed(weights), settings.bias_scale * bias
         return Detector(*(each.astype(np.float32) for each in found))
 
     def _mixed(self, weights: Matrix) -> Matrix:

@@ -58,7 +58,7 @@ def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.nda
     inputs[:, :, 0] *= settings.absolute_scale
     features = inputs.flatten(1)
     units = 1 if settings.ordered_outputs else policy.num_outputs
-    outputs = features @ take(features.shape[1], units) + settings.absolute_scale * take(units)
+    outputs = features @ take(features.shape[1], units) + settings.bias_scale * take(units)
     assert take.left == 0
     return outputs.numpy()
 
@@ -124,7 +124,7 @@ def test_ordered_outputs_choose_the_actions_of_ordered_actions(count: int) -> No
     policy = make(outputs=count, ordered_outputs=True)
     parameters = np.zeros((41, policy.num_params))
     numbers = np.linspace(-1.5, 1.5, 41) + 0.003
-    parameters[:, -1] = numbers / policy.settings.absolute_scale
+    parameters[:, -1] = numbers / policy.settings.bias_scale
     outputs = loaded(policy, parameters).forward(rows_of(policy, 41))
     wanted = [intervals.action(np.clip([number], -1, 1)) for number in numbers]
     assert outputs.argmax(axis=1).tolist() == [int(action) for action in wanted]
