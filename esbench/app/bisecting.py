@@ -36,6 +36,35 @@ class Bisection:
     folder: Path
 
 
+@final
+@dataclass
+class TimeLeft:
+    """How long the tests take that are ``left``, by the ``longest`` one so far [s]."""
+
+    left: int
+    longest: float = 0.0
+
+    def after(self, verdict: CommitVerdict, seconds: float) -> str:
+        """What to say after a test: empty if the last estimate holds.
+
+        A commit that is skipped says nothing of the others, because it may fail within seconds,
+        and another one is tested in its place. A test that resumes is short, so one that takes more
+        than twice as long as those before gives a new estimate.
+        """
+        from esbench.core.units import format_duration
+
+        if verdict == "skip":
+            return ""
+        self.left -= 1
+        if math.isnan(seconds) or seconds <= 2 * self.longest:
+            return ""
+        self.longest = seconds
+        if self.left < 1:
+            return ""
+        total = format_duration(self.left * seconds)
+        return f"if the other tests take as long: about {total} for {self.left} more"
+
+
 @public()
 def bisect(
     good: str,
@@ -109,17 +138,14 @@ def bisect(
     if only_plan:
         return Bisection(lines, [], folder)
 
-    left, measured = chosen.steps + 2, False
+    time_left = TimeLeft(chosen.steps + 2)
 
     def tell(commit: str, verdict: CommitVerdict, seconds: float) -> None:
-        nonlocal left, measured
-        left -= 1
         subject = git(chosen.top, "show", "-s", "--format=%s", commit)
         time = "known" if math.isnan(seconds) else format_duration(seconds)
         show.say(f"{verdict:<4}  {commit[:SHORT]}  {time:>7}  {subject}")
-        if time != "known" and not measured and left > 0:
-            measured, most = True, format_duration(left * seconds)
-            show.say(f"if the other tests take as long: at most {most} for {left} more")
+        if news := time_left.after(verdict, seconds):
+            show.say(news)
 
     with only_holder(folder / ".lock", f"another bisection uses {folder}", waits=False):
         found = find(chosen, test, verdicts, tell)
@@ -201,9 +227,8 @@ def _plan(
 
     most = chosen.steps + 2
     commits, between = counted(chosen.commits, "commit"), counted(chosen.steps, "commit")
-    lines = [
-        f"{commits} after the good one: at most {most} tests, of both ends and {between} between"
-    ]
+    ends = f"of both ends and {between} between, more if some are skipped"
+    lines = [f"{commits} after the good one: at most {most} tests, {ends}"]
     if known:
         lines.append(f"{counted(known, 'commit')} already tested")
     if grid is None:
@@ -219,9 +244,10 @@ def _plan(
             FOLDERS.remove(each)
     trials = sum(each.trials for each in cost.costs)
     steps = sum(each.env_steps for each in cost.costs)
+    time, total = format_duration(cost.seconds), format_duration(most * cost.seconds)
     lines.append(
-        f"a test trains {counted(trials, 'trial')}, {format_steps(steps)} steps, in about "
-        f"{format_duration(cost.seconds)}: at most {format_duration(most * cost.seconds)} in total"
+        f"a test trains {counted(trials, 'trial')}, {format_steps(steps)} steps, in about {time}: "
+        f"about {total} of training in total"
     )
     lines.append("not included: installation, updates, scoring, and the start of processes")
     return lines

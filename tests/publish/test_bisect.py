@@ -1,5 +1,6 @@
 """Bisection: the first bad commit of a small library of agents, and what is left behind."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from fake_trials import write_scores
 from past_checks import GOOD, git
 
 import esbench as package
+from esbench.app.bisecting import TimeLeft
 from esbench.core.errors import UsageError
 from esbench.publish.gate import bisect_commits
 from esbench.publish.gate.bisect_commits import find_range
@@ -95,6 +97,25 @@ def test_the_first_bad_commit_is_found_and_nothing_is_trained_twice(
     assert (again[0], numbers_tested(here)) == (0, calls)
     assert commits[BROKEN] in again[1].partition("first bad commit:")[2]
     assert " more\n" not in again[1]  # nothing was measured
+
+
+@pytest.mark.parametrize(
+    ("tests", "said"),
+    [
+        ([("good", 60), ("bad", 70)], ["4 min 0 s for 4 more", ""]),
+        ([("skip", 2), ("good", 60)], ["", "4 min 0 s for 4 more"]),  # no build: says nothing
+        ([("good", math.nan), ("bad", 60)], ["", "3 min 0 s for 3 more"]),  # known
+        ([("good", 1), ("bad", 60)], ["4.0 s for 4 more", "3 min 0 s for 3 more"]),  # resumed
+        ([("good", 60)] * 5, ["4 min 0 s for 4 more", "", "", "", ""]),
+        ([("good", math.nan)] * 4 + [("bad", 60)], [""] * 5),
+    ],
+)
+def test_the_time_left_is_that_of_the_longest_test_with_a_verdict(
+    tests: list[tuple[Any, float]], said: list[str]
+) -> None:
+    left = TimeLeft(5)
+    lines = [left.after(*each) for each in tests]
+    assert [line.partition("about ")[2] for line in lines] == said
 
 
 def test_a_plan_tests_nothing(esbench: Run, commits: list[str]) -> None:
