@@ -1,8 +1,10 @@
 """The scripts behind the steps of ``action.yml``, with the variables that a runner sets."""
 
 import json
+import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -303,8 +305,39 @@ def test_a_command_needs_no_torch_unless_it_says_so_or_keeps_a_history(
     variables(ESBENCH_ACTION=ROOT, ESBENCH_COMMAND="pytest", ESBENCH_LIGHT=light)
     variables(ESBENCH_HISTORY=branch)
     found = install.commands()
-    assert (found[0] == ["install", "--no-deps", str(ROOT)]) == is_light
+    assert (found[0] == ["-m", "pip", "install", "--no-deps", str(ROOT)]) == is_light
+    script = [str(ROOT / "action" / "light.py"), str(ROOT / "gate-requirements.txt")]
+    assert (script in found) == is_light
     assert (str(ROOT / "gate-requirements.txt") in found[-1]) == is_light
+
+
+def test_code_that_requires_esbench_gets_no_torch_with_the_light_one(tmp_path: Path) -> None:
+    """Run pip on two packages without a network: the light esbench and one that requires it."""
+    pip = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "--quiet"]
+    site = tmp_path / "site"
+    folder, code = site / "esbench_rl-9.dist-info", tmp_path / "mine-1-py3-none-any.whl"
+    folder.mkdir(parents=True)
+    (folder / "RECORD").write_text("esbench_rl-9.dist-info/METADATA,,\n")
+    head = "Metadata-Version: 2.1\nName: esbench-rl\nVersion: 9\n"
+    needs = ["no-such-torch<9", "Numpy>=2", "no-such-plots>=1; extra == 'plots'"]
+    text = head + "".join(f"Requires-Dist: {need}\n" for need in needs)
+    (folder / "METADATA").write_text(text + "\nRequires-Dist: is a word of the text\n")
+    with zipfile.ZipFile(code, "w") as wheel:
+        about = "Metadata-Version: 2.1\nName: mine\nVersion: 1\nRequires-Dist: esbench-rl\n"
+        wheel.writestr("mine-1.dist-info/METADATA", about)
+        wheel.writestr("mine-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("mine-1.dist-info/RECORD", "")
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    light = [sys.executable, ROOT / "action" / "light.py", ROOT / "gate-requirements.txt"]
+    installs = [*pip, str(code)]
+    codes = [
+        subprocess.run(words, env=environment, capture_output=True, check=False).returncode
+        for words in (installs, light, installs)
+    ]
+    assert codes == [1, 0, 0]  # the first one misses no-such-torch
+    assert (folder / "METADATA").read_text() == text.replace(
+        "Requires-Dist: no-such-torch<9\n", ""
+    ) + "\nRequires-Dist: is a word of the text\n"
 
 
 def test_an_option_of_pip_is_refused(variables: Callable[..., None]) -> None:
