@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeAlias, final
 
 from pydantic import BaseModel, Field, model_validator
@@ -84,7 +85,12 @@ class Tune:
     def __init__(self, key: str = "", /, **space: Any) -> None:
         """``key`` is the searched one of a field that is a table."""
         self.key = key
-        self.space = SettingSpace(**space)
+        self._space = space
+
+    @functools.cached_property
+    def space(self) -> SettingSpace:
+        """The space, made on first use: a process that only trains needs none."""
+        return SettingSpace(**self._space)
 
 
 SearchSpace: TypeAlias = dict[str, SettingSpace]

@@ -237,7 +237,7 @@ class EnvironmentFile(EnvironmentSettings):
     budget: Table = Field(default_factory=lambda: {"env_steps": DEFAULT_ENV_STEPS})
     evaluation: Table = Field(default_factory=dict)
     algorithms: Annotated[dict[str, Table], KEPT] = Field(default_factory=dict)
-    scores: Scores = Scores()
+    scores: Scores = Field(default_factory=Scores)
     versions: dict[str, OtherVersion] = Field(default_factory=dict)
 
     def spec(self) -> EnvironmentSpec:

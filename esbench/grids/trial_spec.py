@@ -290,7 +290,7 @@ class TrialSpec(Settings):
     environment: EnvironmentSpec
     policy: PolicySpec | None
     budget: BudgetSpec
-    evaluation: EvaluationSpec = EvaluationSpec()
+    evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec)
     seed: Seed
     init_from: StartSpec | None = None
 
