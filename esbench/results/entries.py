@@ -324,6 +324,9 @@ def _problems(entry: Entry) -> Iterator[str]:
     for seed, run in zip(seeds, runs, strict=True):
         if reason := why_unrepeatable(entry.spec, seed, run.stopped):
             yield f"seed {seed} {reason}; expected a trial that its specification determines"
+    settings = entry.spec["algorithm"]["settings"]
+    if wrong := [name for name in entry.inherited if name not in settings]:
+        yield f"inherited: {unknown('setting', wrong[0], settings)}"
     if entry.policies is not None and not _DIGEST.fullmatch(entry.policies):
         yield f"policies = {entry.policies!r}; expected a digest of 64 digits, or none"
     for trial, run in zip(cell.trials, runs, strict=True):

@@ -33,6 +33,7 @@ SUFFIX: Final = ".safetensors"
 MOST_BYTES: Final = 40_000_000  # of a file; all published ones together have less
 WEIGHTS: Final = "weights."
 STATISTICS: Final = "statistics."
+LEAST_SCALE: Final = 1e-100  # its square has a reciprocal
 
 _FLOAT32: Final = np.dtype(np.float32)
 _FLOAT64: Final = np.dtype(np.float64)
@@ -110,13 +111,15 @@ def read_policies(entry: Entry, path: Path) -> dict[int, Arrays]:
         seed, _, name = key.partition(".")
         expected = _type_of(name, array, entry)
         if seed not in seeds or expected is None:
-            raise UsageError(f"{path} has {key!r}; expected arrays of the seeds of {entry.name}")
+            known = ", ".join(_known(entry))
+            raise UsageError(f"{path} has {key!r}; expected {known} of the seeds of {entry.name}")
         if array.dtype != expected:
             raise UsageError(f"{path}: {key} is {array.dtype}; expected {expected}")
         if not np.isfinite(array).all():
             raise UsageError(f"{path}: {key} is not finite; expected finite numbers")
-        if name == "scale" and not (array > 0).all():
-            raise UsageError(f"{path}: {key} has {array.min():g}; expected numbers above 0")
+        if name == "scale" and not (array >= LEAST_SCALE).all():
+            least = f"expected numbers of {LEAST_SCALE:g} or more"
+            raise UsageError(f"{path}: {key} has {array.min():g}; {least}")
         found.setdefault(seeds[seed], {})[name] = array
     if (row := _row_in(content)) != entry.name:
         raise UsageError(f"{path} has the policies of {row!r}; expected those of {entry.name}")
@@ -146,13 +149,21 @@ def _required(entry: Entry) -> list[str]:
     return ["parameters", *normalizer, *reference, *_EPISODES]
 
 
+def _known(entry: Entry) -> list[str]:
+    """The names of the arrays that a seed of a row may have."""
+    # Whether a user's module has a reference batch depends on its layers.
+    settings = {} if entry.is_agent else entry.spec["policy"]["settings"]
+    optional = "reference_size" in settings and "virtual_batch_norm" not in settings
+    return [*_required(entry), *["reference"] * optional]
+
+
 def _type_of(name: str, array: npt.NDArray[Any], entry: Entry) -> np.dtype[Any] | None:
     """The type of an array of this name; None if the policy of a row has no such array."""
     if entry.is_agent and name.startswith(WEIGHTS):
         return _FLOAT32
     if entry.is_agent and name.startswith(STATISTICS):
         return _FLOAT64
-    if name not in _required(entry):
+    if name not in _known(entry):
         return None
     if name == "reference":
         return array.dtype if array.dtype.kind in "buif" else _FLOAT32

@@ -386,6 +386,7 @@ BAD_FILES: dict[str, tuple[Callable[[Any], object], str]] = {
     "low tails": (every(tail=lambda run: run["quantiles"][0]), "seed 0: tail .*; expected -"),
     "falling quantiles": (every(quantiles=lambda run: run["quantiles"][::-1]), "expected rising"),
     "more episodes": (every(episodes=13), "13 episodes; expected 12"),
+    "inherits nothing": (lambda c: c.update(inherited=["sigmas"]), "sigmas.*sigma"),
     "another format": (lambda c: c.update(format=3), "format 3"),
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command_line import Run, files
 from safetensors.numpy import load_file, save_file
 
@@ -21,6 +22,7 @@ from esbench import export, leaderboard, load_policy, make_trainer, policies_of
 from esbench.core.errors import UsageError
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trained_policy import episode
+from esbench.policies.kernels.torch_modules import VirtualBatchNorm
 from esbench.publish import replay as module
 from esbench.publish.leaderboard.submit import SubmitAction, submit
 from esbench.publish.leaderboard.zoo import zoo
@@ -63,6 +65,18 @@ def test_published_policies_play_the_recorded_episodes(board: Path) -> None:
     assert [rerun.score for rerun in found.reruns] == list(found.recorded)
 
 
+class Normed(torch.nn.Module):
+    """Has a reference batch because of its layer."""
+
+    def __init__(self, num_inputs: int, num_outputs: int) -> None:
+        super().__init__()
+        layers = VirtualBatchNorm(num_inputs), torch.nn.Linear(num_inputs, num_outputs)
+        self.layers = torch.nn.Sequential(*layers)
+
+    def forward(self, observations: torch.Tensor) -> Any:
+        return self.layers(observations)
+
+
 @pytest.mark.parametrize(
     ("environment", "policy"),
     [
@@ -71,6 +85,7 @@ def test_published_policies_play_the_recorded_episodes(board: Path) -> None:
             "template": "small_conv", "layers": [[3, 4, 2]], "hidden": [2],
             "virtual_batch_norm": True, "reference_size": 4,
         }),
+        ("CartPole-v1", {"template": "test_policies:Normed", "reference_size": 4}),
     ],
 )  # fmt: skip
 def test_normalizer_and_reference_batch_belong_to_a_policy(
@@ -129,7 +144,8 @@ def _changed(name: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
         (_changed("0.returns", lambda a: a + 1), "are not those of the row"),
         (_changed("0.mean", lambda a: a[:1]), "of shape"),
         (_without("0.scale"), "lacks scale"),
-        (_changed("0.scale", lambda a: -a), "above 0"),
+        (_changed("0.scale", lambda a: -a), "or more"),
+        (_changed("0.scale", lambda a: 0 * a + 1e-200), "or more"),
         (lambda arrays: arrays.update({"0.reference": np.ones((2, 3))}), "0.reference"),
     ],
 )
