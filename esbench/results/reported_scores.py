@@ -21,6 +21,11 @@ NAME: Final = re.compile(r"\w[\w .+/():,#&-]{0,99}")
 # What is said about a table: printable, on one line.
 _SOURCE: Final = re.compile(r"https?://[^\s<>\"'`|\\]{1,300}|[\w.+-][\w .+-]{0,99}")
 
+# A name of an Atari game without its version, of Gymnasium, the ALE or esbench.
+_GAME: Final = re.compile(
+    r"(?P<package>esbench/|ALE/|ale_py:)?(?P<game>\w+?(-ram)?)(?P<protocol>NoFrameskip|Deterministic)?"
+)
+
 
 def checked_name(text: str) -> str:
     """The name of an environment or an algorithm; ValueError for markup or a formula."""
@@ -105,10 +110,26 @@ class ReportedRow:
         """The environment without its version."""
         return task_of(self.reported.environment)
 
+    def is_of(self, environment: str) -> bool:
+        """Whether it is of an environment in this version, also under another name."""
+        return _own_name(self.reported.environment) == _own_name(environment)
+
 
 def task_of(environment: str) -> str:
-    """An environment without its version: "HalfCheetah" of "HalfCheetah-v5"."""
-    return re.sub(r"-v\d+$", "", environment)
+    """An environment without its version: "HalfCheetah" of "HalfCheetah-v5".
+
+    For an Atari game, that includes the protocol and the package: "esbench/Pong" of "ALE/Pong-v5"
+    and "ale_py:PongNoFrameskip-v4".
+    """
+    task = re.sub(r"-v\d+$", "", environment)
+    if (found := _GAME.fullmatch(task)) and (found["package"] or found["protocol"]):
+        return f"esbench/{found['game']}"
+    return task
+
+
+def _own_name(environment: str) -> str:
+    """The name of an environment without that of its package, or with esbench's for the ALE's."""
+    return environment.removeprefix("ale_py:").replace("ALE/", "esbench/")
 
 
 def read_reported(folder: Path) -> list[ReportedRow]:

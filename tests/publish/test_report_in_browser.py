@@ -207,6 +207,8 @@ def test_the_leaderboard_filters_sorts_and_shows_films(browser: Browser, board: 
         assert [text.split("\t")[0] for text in reported.all_inner_texts()] == ["Hopper-v3"]
         link = reported.get_by_role("link")
         assert link.get_attribute("href") == link.inner_text()
+        page.get_by_label("Environment").select_option("CartPole-v1")
+        assert page.locator("#reported").is_hidden()
         page.get_by_label("Environment").select_option("")
         assert reported.count() == every > 1
         headings = table.locator("thead th").all_inner_texts()

@@ -12,9 +12,11 @@ from fake_entries import fake_suite
 
 import esbench as package
 from esbench.publish.leaderboard.import_scores import read_scores
+from esbench.publish.leaderboard.reported_rows import selected_reported
 from esbench.results.entries import Entry, as_file
-from esbench.results.reported_scores import read_reported
+from esbench.results.reported_scores import read_reported, task_of
 
+PUBLISHED = Path(__file__).parents[2] / "results" / "published"
 RL_ZOO = """
 ## Performance of trained agents
 
@@ -147,6 +149,33 @@ def test_a_file_is_replaced_on_purpose_only(esbench: Run, tmp_path: Path) -> Non
     assert Path("p/zoo.json").read_bytes() == before
     assert esbench("import", "zoo.md", "--out", "p", "--replace")[0] == 0
     assert Path("p/zoo.json").read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("environment", "task"),
+    [
+        ("HalfCheetah-v5", "HalfCheetah"),
+        ("mine:Boat-v0", "mine:Boat"),
+        ("esbench/Sphere-v0", "esbench/Sphere"),
+        *dict.fromkeys(
+            [
+                "esbench/Pong-v5", "ALE/Pong-v5", "ale_py:PongNoFrameskip-v4", "PongNoFrameskip-v4",
+                "esbench/PongDeterministic-v5",
+            ],
+            "esbench/Pong",
+        ).items(),
+        ("esbench/Pong-ram-v5", "esbench/Pong-ram"),  # an observation of its own
+        ("ALE/Pong-ram-v5", "esbench/Pong-ram"),
+    ],
+)  # fmt: skip
+def test_reported_scores_of_a_game_are_found_by_all_names_of_it(
+    environment: str, task: str
+) -> None:
+    reported = read_reported(PUBLISHED)
+    found = {row.reported.environment for row in selected_reported(reported, [environment], [])}
+    assert (task_of(environment), "ALE/Pong-v5" in found) == (task, task == "esbench/Pong")
+    pong = next(row for row in reported if row.reported.environment == "ALE/Pong-v5")
+    assert pong.is_of(environment) == (environment in {"ALE/Pong-v5", "esbench/Pong-v5"})
 
 
 def write_entry(folder: Path, entry: Entry) -> None:

@@ -29,7 +29,7 @@ from esbench.publish.leaderboard.table import (
 )
 from esbench.publish.tables.render_table import INTERVAL, TEXTS
 from esbench.results.entries import Entry
-from esbench.results.reported_scores import ReportedRow
+from esbench.results.reported_scores import ReportedRow, task_of
 from esbench.results.statistics.curves import Band
 from esbench.results.statistics.quantile_bounds import QUANTILES
 
@@ -98,10 +98,11 @@ def as_page(
         notes=sheet.notes,
         rows=shown,
         reported=reported_sheet(reported) if reported else None,
-        tasks=[row.task for row in reported],
+        reported_tasks=[row.task for row in reported],
+        tasks={name: task_of(name) for name in alike},
         choices=choices,
         whole=WHOLE,
-        versions={name: environment_versions(name) for name in alike},
+        environment_versions={name: environment_versions(name) for name in alike},
         command=shlex.join(
             ["esbench", "verify", "--sample", "1", *[str(leaderboard)] * (not is_default)]
         ),

@@ -318,7 +318,6 @@ def _unknown_environments(lines: Mapping[str, int]) -> list[str]:
     import gymnasium
 
     known = {task_of(name): name for name in [*gymnasium.registry, *environment_names()]}
-    known |= {name.replace("esbench/", "ALE/"): known[name] for name in known}
     unknown = [name for name in sorted(lines) if task_of(name) not in known]
     for name in unknown:
         near = get_close_matches(task_of(name), known, n=1, cutoff=0.9)

@@ -61,7 +61,7 @@ def with_reported(
 
 
 def _is_other_version(environment: str, row: ReportedRow) -> bool:
-    return row.reported.environment != environment
+    return not row.is_of(environment)
 
 
 def _tables(rows: Sequence[ReportedRow]) -> list[ReportedTable]:
@@ -90,7 +90,7 @@ def _version_notes(rows: Sequence[LeaderboardRow], reported: Sequence[ReportedRo
     theirs = {
         row.reported.environment: ours[row.task]
         for row in reported
-        if row.task in ours and row.reported.environment not in ours.values()
+        if row.task in ours and not any(row.is_of(own.cell.environment) for own in rows)
     }
     pairs = ", ".join(f"{name} for {own}" for name, own in theirs.items())
     return [f"Another version of an environment, with other scores: {pairs}."] if pairs else []
