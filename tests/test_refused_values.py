@@ -170,6 +170,39 @@ def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
             call(value)
 
 
+DEEP = ("x" * 200 + "/") * 20 + "y" * 67  # with "/trial.json", it is too long
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("a\0b", "NUL"), ("x" * 300, "too long"), (LONG, "too long"), (DEEP, "."), ("\udc80x", ".")],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        es.table,
+        es.load_policy,
+        es.diagnose,
+        lambda path: es.merge([path], out="out"),
+        lambda path: es.merge(path, out="out"),
+        lambda path: es.merge(["a"], out=Path(path)),
+        lambda path: es.history(["a", path]),
+        lambda path: es.compare("a", Path(path)),
+    ],
+)
+def test_a_text_that_no_file_can_have_as_its_name_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[str], object],
+    value: str,
+    why: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=why):
+        call(value)
+    assert not files(tmp_path)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -49,6 +49,7 @@ Texts: TypeAlias = str | Sequence[str]
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
+TOO_LONG: Final = "is too long for the name of a file"
 ARGS: Final = "\n\nArgs:\n"
 RENAMED: Final = {"set": "overrides", "in_": "folder"}
 SHARED: Final = "grid: and shared options."  # replaced by their texts
@@ -171,9 +172,17 @@ def public(options: Any = None) -> Callable[[Callable[Given, Result]], Callable[
                 raise UsageError(f"the argument {old!r} is called {RENAMED[old]!r}")
             kinds = argument_types(checked)
             for name, value in signature.bind(*args, **kwargs).arguments.items():
-                if not (_is_a(value, kinds[name]) and _can_be_path(value, kinds[name])):
+                if not _is_a(value, kinds[name]):
                     raise UsageError(f"{name} = {shown(value)}: expected {_words(kinds[name])}")
-            return function(*args, **kwargs)
+                for path in _paths(value, kinds[name]):
+                    if why := _why_no_path(path):
+                        raise UsageError(f"{name} = {shown(path)}: expected a path; this {why}")
+            try:
+                return function(*args, **kwargs)
+            except OSError as error:  # a path that is too long with the name of a file in it
+                if error.errno != errno.ENAMETOOLONG:
+                    raise
+                raise UsageError(f"{shown(error.filename)} {TOO_LONG}") from error
 
         described: Any = checked
         described.__signature__ = signature
@@ -239,17 +248,26 @@ def _is_a(value: object, kind: Any) -> bool:
     return (origin not in WORDS and origin is not tuple) or isinstance(value, origin)
 
 
-def _can_be_path(value: object, kind: Any) -> bool:
-    """Whether the system takes a text as the name of a file, where an argument may be a path."""
-    if Path not in members(kind) or not isinstance(value, str | Path):
-        return True
+def _paths(value: Any, kind: Any) -> list[str | Path]:
+    """The value of an argument that may be a path, or those of one that may be several."""
+    if isinstance(value, str | Path):
+        return [value] if Path in members(kind) else []
+    inside = [get_args(each)[0] for each in members(kind) if get_origin(each) is Sequence]
+    is_list = isinstance(value, Collection) and not isinstance(value, dict)
+    return [*value] if is_list and any(Path in members(each) for each in inside) else []
+
+
+def _why_no_path(value: str | Path) -> str:
+    """Why the system does not take a text as the name of a file, or empty."""
     try:
         os.lstat(value)
-    except ValueError:  # a NUL, or no UTF-8
-        return False
+    except UnicodeEncodeError:
+        return "is not UTF-8"
+    except ValueError:
+        return "contains a NUL"
     except OSError as error:
-        return error.errno != errno.ENAMETOOLONG
-    return True
+        return TOO_LONG if error.errno == errno.ENAMETOOLONG else ""
+    return ""
 
 
 def _words(kind: Any) -> str:
