@@ -47,8 +47,8 @@ TAIL: Final = (
 NAME: Final = "Algorithm"
 TUNED: Final = "\N{DOUBLE DAGGER}"
 TUNED_NOTE: Final = (
-    f"{TUNED}: some settings are the tuned ones of the environment's file. With --defaults, none "
-    "are."
+    f"{TUNED}: some settings are taken from the environment's file, not stated in the grid. With "
+    "--defaults, none are."
 )
 OVER_ALL: Final = "Over all environments, normalized"
 COLUMN_NOTES: Final = {
