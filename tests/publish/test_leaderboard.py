@@ -449,7 +449,10 @@ def test_the_best_row_of_each_environment_has_its_chance_of_staying_the_best(
     every = records(COLUMNS, leaderboard_rows(published))
     code, out, _ = esbench("leaderboard", str(PUBLISHED), "--best", "--format", "json")
     best = {row["environment"]: row for row in json.loads(out)["rows"]}
-    assert best["Acrobot-v1"]["other_versions"]["v0"] == "no"
+    assert best["Acrobot-v1"]["environment_versions"]["v0"] == "no"
+    assert all(row["tuned"] == bool(row["inherited"]) for row in every)
+    assert {True, False} == {row["tuned"] for row in every}
+    assert best["Acrobot-v1"]["inherited"] == [*every[0]["inherited"]]
     assert (code, {*best}) == (0, {row["environment"] for row in every})
     for environment, one in best.items():
         own = [row for row in every if row["environment"] == environment]

@@ -102,7 +102,7 @@ class LeaderboardRow:
         return {name: " and ".join(versions) for name, versions in found.items()}
 
     @property
-    def other_versions(self) -> dict[str, str]:
+    def environment_versions(self) -> dict[str, str]:
         """Whether scores of other versions of the environment are comparable, where known."""
         known = environment_versions(self.cell.environment)
         return {name: other.comparable for name, other in known.items()}
@@ -244,6 +244,7 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     _own("algorithm"),
     Column("", lambda row: marked(row.cell.algorithm, row.tuned), "Algorithm"),
     Column("tuned"),
+    _own("inherited"),
     _own("policy"),
     Column("", lambda row: policy_words(row.entry), "Policy"),
     _own("score", heading="Score", text=format_number),
@@ -268,7 +269,7 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     Column("commits"),
     Column("hardware"),
     Column("versions"),
-    Column("other_versions"),
+    Column("environment_versions"),
     Column("policy_text", lambda row: policy_words(row.entry)),
     Column("file", attrgetter("entry.file_name")),
     Column("policies", attrgetter("entry.policies_state")),
