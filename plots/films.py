@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
+from esbench.core import files
 from esbench.core.errors import EsbenchError, UsageError, unknown
-from esbench.core.files import replace
 from esbench.core.json_text import as_text
 from esbench.experiment.published_policy import load_published
 from esbench.publish.leaderboard.films import (
@@ -33,17 +34,11 @@ from esbench.publish.leaderboard.films import (
 from esbench.results.entries import Entry, read_leaderboard
 from esbench.results.policy_files import best_of, find_episode, find_policies
 from esbench.results.statistics.estimates import Pick
-from esbench.video.render_trial import FilmLimits, render_policy
+from esbench.video.render_trial import FilmLimits, frame_rate, render_policy
 
-# The first that gives a small file, and where the second value is true, also the whole episode: its
-# end may be what it is about. The floor of MuJoCo, which moves, needs the last ones.
-LIMITS = (
-    (FilmLimits(10, 25, 320), True),
-    (FilmLimits(10, 25, 320, speed=4), True),
-    (FilmLimits(10, 25, 320), False),
-    (FilmLimits(7, 10, 240), False),
-    (FilmLimits(6, 8, 200), False),
-)
+# The first that gives a small file. The floor of MuJoCo, which moves, needs the last ones.
+LIMITS = (FilmLimits(10, 25, 320), FilmLimits(7, 10, 240), FilmLimits(6, 8, 200))
+FAST = 4  # times the speed of the episode
 LEADERBOARD = Path(__file__).parent.parent / "results" / "leaderboard"
 
 
@@ -76,7 +71,7 @@ def make_films(leaderboard: Path = LEADERBOARD, environments: Sequence[str] = ()
         if path.name not in found:
             path.unlink()
     films = [film for _, film in sorted(found.items())]
-    replace(folder / INDEX, as_text([film.model_dump(mode="json") for film in films]))
+    files.replace(folder / INDEX, as_text([film.model_dump(mode="json") for film in films]))
     return films
 
 
@@ -103,6 +98,17 @@ def fails(returns: np.ndarray, random_score: float) -> bool:
     return not math.isnan(random_score) and lowest < (median + random_score) / 2 < median
 
 
+def limits_to_try(steps: int, fps: float) -> list[FilmLimits]:
+    """The limits of a film of an episode, the best ones first.
+
+    The end of an episode may be what it is about, so one that is too long at its speed is shown
+    fast, if the film has its end then.
+    """
+    first = LIMITS[0]
+    is_fast = first.seconds * fps < steps <= FAST * first.seconds * fps
+    return [*[replace(first, speed=FAST)] * is_fast, *LIMITS]
+
+
 def make_film(entry: Entry, pick: Pick, leaderboard: Path) -> Film:
     """Write one film."""
     row, number = find_episode(row_name(entry), pick, leaderboard=leaderboard)
@@ -122,10 +128,10 @@ def make_film(entry: Entry, pick: Pick, leaderboard: Path) -> Film:
     )
     path = films_folder(leaderboard) / film.file_name
     returns = row.arrays["returns"].tolist()
-    for limits, is_whole in LIMITS:
-        played = render_policy(load_published(row).policy, returns, path, number, limits=limits)
-        is_enough = played.shown == film.steps or not is_whole
-        if is_enough and path.stat().st_size <= MOST_BYTES:
+    for limits in limits_to_try(film.steps, frame_rate(load_published(row).policy.environment)):
+        policy = load_published(row).policy
+        played = render_policy(policy, returns, path, number, film.steps, limits)
+        if path.stat().st_size <= MOST_BYTES:
             break
     if played.differs:
         raise UsageError(f"{row_name(entry)}: return {played.total}; recorded: {played.recorded}")

@@ -149,9 +149,7 @@ def render_policy(
     if not 0 <= episode < len(seeds):
         raise UsageError(f"episode = {episode}: expected a held-out episode, 0 to {len(seeds) - 1}")
     with silenced(), as_training_errors(), _stage(policy.environment) as env:
-        # As in Gymnasium, an environment without a frame rate has 30 [1/s].
-        fps = float(env.metadata.get("render_fps") or 30)
-        fps = limits.speed * (fps if 0 < fps < math.inf else 30.0)
+        fps = limits.speed * _fps(env)
         stride = max(1, math.ceil(fps / min(most_fps, limits.fps)))
         most = math.floor(min(limits.seconds * fps, max_steps))
         film = _Film(env, policy, seeds[episode], stride, most)
@@ -168,6 +166,19 @@ def render_policy(
         shown=film.shown,
         recorded=returns[episode] if episode < len(returns) else None,
     )
+
+
+def frame_rate(environment: EnvironmentSpec) -> float:
+    """The steps of an environment in a second of a film at its speed; it is not rendered."""
+    made = make_environment(environment.id, environment.kwargs, wrappers=environment.wrappers)
+    with contextlib.closing(made) as env:
+        return _fps(env)
+
+
+def _fps(env: Environment) -> float:
+    # As in Gymnasium, an environment without a frame rate has 30 [1/s].
+    fps = float(env.metadata.get("render_fps") or 30)
+    return fps if 0 < fps < math.inf else 30.0
 
 
 def outputs(

@@ -46,8 +46,8 @@ def entry_of(film: Film, board: Path) -> Entry:
 def test_a_film_is_of_the_best_row_and_is_made_once(
     board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = [(FilmLimits(0.4, 25, 64), True), (FilmLimits(0.4, 25, 64, speed=25), True)]
-    monkeypatch.setattr(films, "LIMITS", tried)
+    monkeypatch.setattr(films, "LIMITS", [FilmLimits(0.4, 25, 64)])
+    monkeypatch.setattr(films, "FAST", 25)
     monkeypatch.setattr(films, "fails", lambda *_: True)
     made = films.make_films(board)
     assert made == read_films(board)
@@ -59,6 +59,7 @@ def test_a_film_is_of_the_best_row_and_is_made_once(
         returns = find_policies("CartPole-v1", board)[1][film.seed]["returns"]
         assert film.total == returns[film.episode]
         assert (film.shown, film.speed) == (film.steps, 25)  # the end is shown
+        assert film.caption.endswith("500 steps, shown at 25 times its speed")
         with Image.open(io.BytesIO(film_content(film, board))) as image:
             assert image.format == "WEBP"
             assert 9 <= image.n_frames <= 11  # type: ignore[attr-defined]  # equal ones are one
@@ -99,6 +100,24 @@ def test_an_episode_fails_if_it_is_nearer_to_the_random_policy(
     returns: list[float], random_score: float, expected: bool
 ) -> None:
     assert films.fails(np.array(returns), random_score) is expected
+
+
+@pytest.mark.parametrize(
+    ("steps", "fps", "speeds"),
+    [
+        (500, 50, [1, 1, 1]),
+        (501, 50, [4, 1, 1, 1]),
+        (2000, 50, [4, 1, 1, 1]),
+        (2001, 50, [1, 1, 1]),  # its end is not in a fast film either
+        (501, 100, [1, 1, 1]),
+    ],
+)
+def test_an_episode_is_shown_fast_if_that_shows_its_end(
+    steps: int, fps: float, speeds: list[int]
+) -> None:
+    limits = films.limits_to_try(steps, fps)
+    assert [each.speed for each in limits] == speeds
+    assert len({*limits}) == len(limits)  # no film is made twice
 
 
 @pytest.mark.parametrize(

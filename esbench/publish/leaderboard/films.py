@@ -31,7 +31,7 @@ class Film(Settings):
         episodes: the number of these.
         total: the return of the whole episode.
         steps, shown: the steps of the episode, and how many of them the film shows.
-        speed: how many times as fast as the episode the film is.
+        speed: that of the film, as a multiple of the episode's.
     """
 
     environment: str
@@ -64,7 +64,7 @@ class Film(Settings):
         """What it shows, in words."""
         which = "nearest to the median" if self.pick == "median" else "the lowest"
         cut = "" if self.shown == self.steps else f"the first {self.shown} of "
-        fast = "" if self.speed == 1 else f", {self.speed} times as fast"
+        fast = "" if self.speed == 1 else f", shown at {self.speed} times its speed"
         return (
             f"return {format_number(self.total)}, {which} of "
             f"{counted(self.episodes, 'held-out episode')}; "
