@@ -455,6 +455,17 @@ class Pictures(gymnasium.ObservationWrapper[np.ndarray, np.ndarray, np.ndarray])
         return (127.5 * (1.0 + waves)).astype(np.uint8)
 
 
+class Moves(Pictures):
+    """Pictures of a walk along one axis: back, nothing or forth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Discrete(3)
+
+    def step(self, action: Any) -> Any:
+        return super().step(np.array([int(action) - 1.0, 0.0, 0.0]))
+
+
 for cls in [*vars().values()]:
     if isinstance(cls, type) and cls.__module__ == __name__:
         gymnasium.register(f"{cls.__name__}-v0", entry_point=cls, max_episode_steps=1000)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, final
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from esbench.core.errors import UsageError
 from esbench.core.flat_spaces import Array, Space, packed
@@ -162,4 +163,10 @@ class Setup:
                 f"{self.policy.template!r} expects vectors or smaller images; expected a "
                 "convolutional one, a preprocessed environment or your own torch.nn.Module"
             )
-        return cls(self.policy.settings, rows.size, outputs, rows.shape or None, rows.pixels)
+        made = cls(self.policy.settings, rows.size, outputs, rows.shape or None, rows.pixels)
+        if made.needs_discrete is not None and not isinstance(actions, Discrete):
+            raise UsageError(
+                f"{name}: the actions are {type(actions).__name__}; {made.needs_discrete} of the "
+                f"policy {self.policy.template!r} expects Discrete ones"
+            )
+        return made

@@ -16,7 +16,8 @@ filters of 0, which find nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeAlias, final
+import math
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, final
 
 import numpy as np
 from pydantic import Field
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 Margin: TypeAlias = Annotated[int, Field(ge=0, le=4096)]
 Place: TypeAlias = Annotated[float, Field(ge=-1, le=1)]
+Factor: TypeAlias = Annotated[float, Field(gt=0, le=10_000)]  # so that float32 is enough
+BYTES: Final = (0.0, 255.0)
 
 
 @final
@@ -67,13 +70,14 @@ class StartSettings(Settings):
 
 @final
 class KeypointSettings(PolicySettings):
-    """Settings of the keypoint policy."""
+    """Settings of the keypoint policy, whose images are [frames, height, width]."""
 
     normalize_observations: bool = True
     """Whether to subtract each pixel's running mean and divide by its running deviation, which
-    removes what does not move; otherwise the pixels are scaled to [0, 1]."""
+    removes what does not move; otherwise the range of the pixels is scaled to
+    ``observation_clip``."""
 
-    observation_clip: Annotated[float, Field(gt=0)] = 10.0
+    observation_clip: Factor = 10.0
     """Absolute value to which normalized observations are clipped [deviations]."""
 
     keypoints: Annotated[tuple[StartSettings, ...], Field(min_length=1, max_length=256)] = (
@@ -82,41 +86,42 @@ class KeypointSettings(PolicySettings):
     """What each keypoint detects at first; by default, one detects the brightest pixel."""
 
     window: Annotated[int, Field(ge=1, le=63)] = 3
-    """Height and width of a filter, an odd number [pixels]."""
+    """Height and width of a filter, an odd number, at most those of the cropped image [pixels]."""
 
     crop: tuple[Margin, Margin, Margin, Margin] = (0, 0, 0, 0)
     """What to cut off at the top, bottom, left and right [pixels]."""
 
-    gain: Annotated[float, Field(gt=0)] = 3.0
+    gain: Factor = 3.0
     """Factor on the filtered image before the softmax; a larger one makes keypoints sharper."""
 
-    curvature: Annotated[float, Field(ge=0)] = 10_000.0
+    curvature: Annotated[float, Field(ge=0, le=1_000_000)] = 10_000.0
     """By how much the logarithm of a prior falls at a distance of 1, half an image, from the x or y
     of a keypoint."""
 
-    filter_scale: Annotated[float, Field(gt=0)] = 0.1
+    filter_scale: Factor = 0.1
     """What a filter gains for a parameter of 1."""
 
-    prior_scale: Annotated[float, Field(gt=0)] = 3.0
+    prior_scale: Factor = 3.0
     """The slope of a prior for a parameter of 1 [per half image]."""
 
-    position_scale: Annotated[float, Field(gt=0)] = 4.0
+    position_scale: Factor = 4.0
     """Factor on the positions, as inputs of the linear layer."""
 
-    difference_scale: Annotated[float, Field(gt=0)] = 10.0
+    difference_scale: Factor = 10.0
     """Factor on the differences of positions between frames, which are clipped before."""
 
-    absolute_scale: Annotated[float, Field(gt=0)] = 0.25
+    absolute_scale: Factor = 0.25
     """Another factor on the inputs that are not relative: the position and the differences of the
     first keypoint."""
 
-    bias_scale: Annotated[float, Field(gt=0)] = 0.5
+    bias_scale: Factor = 0.5
     """Factor on the bias of the linear layer."""
 
     ordered_outputs: bool = False
     """Whether one number u chooses between the outputs: the largest one is that in whose interval u
     lies, when [-1, 1] is cut into equal intervals, as with
-    ``esbench.environments.wrappers:OrderedActions``. For discrete actions that have an order."""
+    ``esbench.environments.wrappers:OrderedActions``, but the lower one on a boundary. For Discrete
+    actions that have an order."""
 
 
 @final
@@ -130,15 +135,42 @@ class Keypoints(PreparedPolicy, TorchPolicy):
 
     def prepare(self) -> None:
         """Derive what is seen of an observation."""
-        settings = self.settings
-        shape = _, height, width = image_shape(self, "keypoints")
-        if settings.window % 2 == 0:
-            raise UsageError(f"window = {settings.window}: expected an odd number, such as 3")
-        self._frames = Frames(shape, settings.crop, settings.window)
-        if min(self._frames.size) < 1:
+        settings, window = self.settings, self.settings.window
+        shape = _, height, width = image_shape(self, "keypoints", axis="frames")
+        if window % 2 == 0:
+            raise UsageError(f"window = {window}: expected an odd number, such as 3")
+        self._frames = Frames(shape, settings.crop, window)
+        left = self._frames.size
+        if min(left) < 1:
             raise UsageError(
                 f"crop = {list(settings.crop)}: nothing is left of an image of {height} x {width}"
             )
+        if min(left) < window:
+            raise UsageError(
+                f"window = {window}: does not fit the {left[0]} x {left[1]} that the crop leaves "
+                f"of an image of {height} x {width}; expected a smaller window"
+            )
+        _require_bars_inside(settings)
+        if settings.ordered_outputs:
+            self.needs_discrete = "ordered_outputs = true"
+            if self.num_outputs < 2:
+                raise UsageError(
+                    f"ordered_outputs = true: outputs = {self.num_outputs}; expected two or more "
+                    "to choose between"
+                )
+        self._brightness = settings.gain
+        if not settings.normalize_observations:
+            self._brightness *= settings.observation_clip / self._pixel_range()
+
+    def _pixel_range(self) -> float:
+        """The difference of the highest and the lowest pixel."""
+        low, high = self.pixels or BYTES
+        if not 0 < high - low < math.inf:
+            raise UsageError(
+                f"pixels from {low:g} to {high:g} cannot be scaled; expected finite bounds, such "
+                "as 0 to 255, or normalize_observations = true"
+            )
+        return high - low
 
     @property
     def shapes(self) -> Shapes:
@@ -171,8 +203,7 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         priors = np.array([self._prior(start) for start in settings.keypoints])
         places = pixel_centers(self._frames.size)
         tilts = np.einsum("ka,pa->kp", settings.prior_scale * slopes, places)  # without BLAS
-        brightness = settings.gain / (1.0 if settings.normalize_observations else 255.0)
-        scaled = brightness * (bars + settings.filter_scale * filters)
+        scaled = self._brightness * (bars + settings.filter_scale * filters)
         found = scaled, priors + tilts, self._mixed(weights), settings.bias_scale * bias
         return Detector(*(each.astype(np.float32) for each in found))
 
@@ -201,10 +232,19 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         return logits
 
 
+def _require_bars_inside(settings: KeypointSettings) -> None:
+    for number, start in enumerate(settings.keypoints):
+        for name, side in (("height", start.height), ("width", start.width)):
+            if side > settings.window:
+                raise UsageError(
+                    f"keypoints.{number}.{name} = {side}: expected at most window = "
+                    f"{settings.window}"
+                )
+
+
 def _bar(start: StartSettings, window: int) -> Vector:
     """The filter of a keypoint at first: 1 in a bar in its middle, and 0 elsewhere."""
     made = np.zeros((window, window))
-    height, width = min(start.height, window), min(start.width, window)
-    top, left = (window - height) // 2, (window - width) // 2
-    made[top : top + height, left : left + width] = 1.0
+    top, left = (window - start.height) // 2, (window - start.width) // 2
+    made[top : top + start.height, left : left + start.width] = 1.0
     return made.reshape(-1)

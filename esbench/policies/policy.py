@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -106,12 +106,14 @@ class Policy(ABC):
         takes_images: whether it accepts images, flattened row by row.
         most_pixels: size of the largest image it accepts, if limited.
         reference_size: number of observations in its reference batch; 0 if it uses none.
+        needs_discrete: the setting that needs Discrete actions, as it is written; None without one.
     """
 
     Settings: ClassVar[type[PolicySettings]]
     takes_images: ClassVar[bool] = False
     most_pixels: ClassVar[int | None] = None
     reference_size: int = 0
+    needs_discrete: str | None = None
 
     @final
     def __init__(
@@ -184,8 +186,10 @@ class TorchPolicy(Policy, ABC):
         """
 
 
-def image_shape(policy: Policy, kind: str) -> tuple[int, int, int]:
-    """Channels, height and width of the observations of a policy of a ``kind``.
+def image_shape(
+    policy: Policy, kind: str, axis: Literal["channels", "frames"] = "channels"
+) -> tuple[int, int, int]:
+    """Channels (or frames), height and width of the observations of a policy of a ``kind``.
 
     Raises:
         UsageError: they are no images, or their channels come last.
@@ -193,14 +197,18 @@ def image_shape(policy: Policy, kind: str) -> tuple[int, int, int]:
     if len(policy.shape) != 3:
         raise UsageError(
             f"observations of shape {list(policy.shape)}: {kind} takes images "
-            "[channels, height, width], such as those of esbench/Pong-v5; use mlp or linear"
+            f"[{axis}, height, width], such as those of esbench/Pong-v5; use mlp or linear"
         )
     channels, height, width = policy.shape
     if width <= MOST_COLORS < min(channels, height):
+        wrapper = "esbench.environments.wrappers:ChannelsFirst"
+        does = "moves the last axis to the front"
+        if axis == "frames":  # colors in front would be taken for times
+            wrapper = "gymnasium.wrappers:GrayscaleObservation"
+            does = "removes colors, and FrameStackObservation after it adds frames"
         raise UsageError(
-            f"observations of shape {list(policy.shape)}: expected images [channels, height, "
-            'width]; wrappers = [{wrapper = "esbench.environments.wrappers:ChannelsFirst"}] of the '
-            "environment moves the last axis to the front"
+            f"observations of shape {list(policy.shape)}: expected images [{axis}, height, width]; "
+            f'wrappers = [{{wrapper = "{wrapper}"}}] of the environment {does}'
         )
     return channels, height, width
 

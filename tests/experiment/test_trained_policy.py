@@ -42,13 +42,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**CONV, "virtual_batch_norm": True, "reference_size": 6, "normalize_observations": True},
     ),
     "keypoints": (
-        PICTURES,
-        {"template": "keypoints", "keypoints": [{}, {"height": 3, "x": 0.7}], "crop": [1, 0, 0, 2]},
+        "doubles:Moves-v0",
+        {
+            "template": "keypoints",
+            "keypoints": [{}, {"height": 3, "x": 0.7}],
+            "crop": [1, 0, 0, 2],
+            "ordered_outputs": True,
+        },
     ),
     "recurrent": (PICTURES, {"template": "conv_lstm", "layers": [[3, 4, 2]], "units": 4}),
     "own": ("CartPole-v1", {"template": "test_api:Net"}),
     "own images": (PICTURES, {"template": f"{__name__}:Convolution"}),
 }
+
+IN_ONNX = {"mlp", "small_conv", "conv_lstm", "keypoints"}  # it takes seconds
 
 
 @pytest.fixture(params=CASES)
@@ -97,7 +104,7 @@ def test_it_has_the_recorded_returns_and_torch_has_its_outputs(
     assert [total for total, _, _ in episodes] == trial.folder.result()["returns"]
     programs = []
     assert trial.spec.policy is not None
-    in_onnx = trial.spec.policy.template in {"mlp", "small_conv", "conv_lstm"}  # it takes seconds
+    in_onnx = trial.spec.policy.template in IN_ONNX
     for suffix, read in READERS.items():
         if suffix == ".onnx" and not in_onnx:
             continue

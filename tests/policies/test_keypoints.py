@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
+from doubles import Spaces
 from flat_parameters import FlatParameters, loaded, members
 
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
+from esbench.engine.setup import Setup
 from esbench.environments.wrappers import OrderedActions
+from esbench.grids.trial_spec import EnvironmentSpec, PolicySpec
 from esbench.policies.policy import POLICIES, Policy, TorchPolicy
 
 PADDLE = {"height": 3, "x": 0.75, "y": -0.25}
-SEVERAL = {"keypoints": [{}, PADDLE, {"width": 9}], "crop": [2, 1, 0, 3], "window": 5}
+SEVERAL = {"keypoints": [{}, PADDLE, {"width": 5}], "crop": [2, 1, 0, 3], "window": 5}
 IMAGE = (3, 14, 19)
+UNIT = (0.0, 1.0)
 
 
-def make(image: tuple[int, ...] = IMAGE, outputs: int = 4, **settings: Any) -> Policy:
+def make(
+    image: tuple[int, ...] = IMAGE,
+    outputs: int = 4,
+    pixels: tuple[float, float] | None = (0.0, 255.0),
+    **settings: Any,
+) -> Policy:
     cls = POLICIES.get("keypoints")
-    return cls(parse(cls.Settings, settings, "test"), int(np.prod(image)), outputs, image)
+    return cls(parse(cls.Settings, settings, "test"), int(np.prod(image)), outputs, image, pixels)
 
 
 def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -33,14 +43,14 @@ def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.nda
     top, bottom, left, right = settings.crop
     filters = settings.filter_scale * take(count, 1, window, window)
     for kernel, start in zip(filters, starts, strict=True):
-        tall, wide = min(start.height, window), min(start.width, window)
+        tall, wide = start.height, start.width
         first_row, first_column = (window - tall) // 2, (window - wide) // 2
         kernel[0, first_row : first_row + tall, first_column : first_column + wide] += 1.0
     slopes = settings.prior_scale * take(count, 2)
     images = torch.tensor(rows.astype(np.float64)).reshape(-1, 1, height, width)
     images = images[:, :, top : height - bottom, left : width - right]
     if not settings.normalize_observations:
-        images = images / 255
+        images = images * settings.observation_clip / policy.pixels[1]
     height, width = images.shape[2:]
     y, x = ((torch.arange(side).double() * 2 + 1) / side - 1 for side in (height, width))
     logits = settings.gain * torch.conv2d(images, filters, padding=window // 2)
@@ -66,7 +76,7 @@ def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.nda
 def rows_of(policy: Policy, count: int, seed: int = 3) -> np.ndarray:
     generator = np.random.default_rng(seed)
     rows = generator.standard_normal((count, policy.num_inputs)).astype(np.float32)
-    return rows if policy.settings.normalize_observations else np.abs(rows) * np.float32(100)
+    return rows if policy.settings.normalize_observations else np.abs(rows) * np.float32(25)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +111,22 @@ def test_it_has_few_parameters() -> None:
     assert make((2, 42, 42), 3, **two).num_params == 2 * (9 + 2) + 8 + 1
 
 
-def test_new_keypoints_find_bright_things_and_their_movement() -> None:
+@pytest.mark.parametrize(
+    ("brightest", "settings"),
+    [
+        (10, {}),
+        (255, {"normalize_observations": False}),
+        (1, {"normalize_observations": False, "pixels": UNIT}),
+    ],
+)
+def test_new_keypoints_find_bright_things_and_their_movement(
+    brightest: float, settings: dict[str, Any]
+) -> None:
     """A bar near its place, and a ball anywhere though the bar is as large, relative to the bar."""
-    policy = make((2, 21, 31), 8, keypoints=[{"height": 3, "x": 0.75}, {}])
+    policy = make((2, 21, 31), 8, keypoints=[{"height": 3, "x": 0.75}, {}], **settings)
     images = np.zeros((2, 21, 31), np.float32)
-    (images[0, 4, 9], images[1, 5, 7]), images[:, 11:14, 27] = (10, 10), 4
+    (images[0, 4, 9], images[1, 5, 7]), images[:, 11:14, 27] = (1, 1), 0.4
+    images *= brightest
     parameters = np.zeros(policy.num_params)
     parameters[22:-8] = np.eye(8).reshape(-1)  # each output is an input of the linear layer
     outputs = loaded(policy, parameters[None]).forward(images.reshape(1, -1))[0]
@@ -116,27 +137,48 @@ def test_new_keypoints_find_bright_things_and_their_movement() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5, 18])
 def test_ordered_outputs_choose_the_actions_of_ordered_actions(count: int) -> None:
-    import gymnasium
-
     env: Any = gymnasium.Env()
     env.action_space = gymnasium.spaces.Discrete(count)
     intervals = OrderedActions(env)
     policy = make(outputs=count, ordered_outputs=True)
     parameters = np.zeros((41, policy.num_params))
     numbers = np.linspace(-1.5, 1.5, 41) + 0.003
+    numbers[0] = 0.0
     parameters[:, -1] = numbers / policy.settings.bias_scale
     outputs = loaded(policy, parameters).forward(rows_of(policy, 41))
-    wanted = [intervals.action(np.clip([number], -1, 1)) for number in numbers]
-    assert outputs.argmax(axis=1).tolist() == [int(action) for action in wanted]
+    wanted = [int(intervals.action(np.clip([number], -1, 1))) for number in numbers]
+    wanted[0] = (count - 1) // 2  # the lower one, if 0 is a boundary
+    assert outputs.argmax(axis=1).tolist() == wanted
+
+
+@pytest.mark.parametrize("action", ["box", "multi", "binary", "discrete"])
+def test_ordered_outputs_are_for_discrete_actions(action: str) -> None:
+    environment = EnvironmentSpec(id="doubles:Spaces-v0")
+    settings = parse(POLICIES.get("keypoints").Settings, {"ordered_outputs": True}, "test")
+    setup = Setup(environment, PolicySpec(template="keypoints", settings=settings))
+    spaces = gymnasium.spaces.Box(0, 255, IMAGE, np.uint8), Spaces(action=action).action_space
+    if action == "discrete":
+        assert setup.make_policy(*spaces).num_outputs == 3
+        return
+    with pytest.raises(UsageError, match="doubles.*actions are (Box|Multi).*ordered.*Discrete"):
+        setup.make_policy(*spaces)
 
 
 @pytest.mark.parametrize(
     ("image", "settings", "said"),
     [
         ((128,), {}, r"\[128\]: keypoints takes images"),
-        ((96, 96, 3), {}, "ChannelsFirst"),
+        ((96, 96, 3), {}, r"\[frames, height, width\].*Grayscale.*FrameStack"),
         (IMAGE, {"window": 4}, "window = 4: expected an odd number, such as 3"),
         (IMAGE, {"crop": [7, 7, 0, 0]}, r"crop = \[7, 7, 0, 0\]: nothing is left of .* 14 x 19"),
+        (IMAGE, {"window": 15}, "window = 15: .* the 14 x 19 .* expected a smaller"),
+        (IMAGE, {"window": 13, "crop": [1, 1, 0, 0]}, "window = 13: .* the 12 x 19 .* 14 x 19"),
+        (IMAGE, {"keypoints": [{"height": 9}]}, r"keypoints\.0\.height = 9: .* window = 3"),
+        (IMAGE, {"keypoints": [{}, {"width": 4}]}, r"keypoints\.1\.width = 4: .* window = 3"),
+        (IMAGE, {"ordered_outputs": True, "outputs": 1}, "outputs = 1; expected two or more"),
+        (IMAGE, {"normalize_observations": False, "pixels": (0, np.inf)}, "pixels from 0 to inf"),
+        (IMAGE, {"gain": 1e39}, "gain"),
+        (IMAGE, {"curvature": 1e11}, "curvature"),
         (IMAGE, {"keypoints": []}, "keypoints"),
         (IMAGE, {"keypoints": [{"x": 1.5}]}, r"keypoints.*x = 1\.5"),
         (IMAGE, {"keypoints": [{"heigth": 3}]}, "heigth.*height"),

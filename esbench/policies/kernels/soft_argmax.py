@@ -1,7 +1,7 @@
 """Spatial soft-argmax in NumPy, slot by slot, so that the bits of a slot depend on no other.
 
 All frames of an observation share one product with the filters, whose input is a copy of the frames
-for each place in the window. A step allocates no memory for images.
+for each place in the window.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def ordered(outputs: int) -> tuple[Rows, Rows]:
     """Factors and offsets [outputs] with which one number u becomes scores of intervals.
 
     The score of the interval with center c is 2 c u - c^2 = u^2 - (u - c)^2, less the same u^2 for
-    all. So the largest one is that of the interval in which u lies.
+    all. So the largest one is that of the interval in which u lies; on a boundary the first one of
+    two equal scores counts, that of the lower interval.
     """
     centers = coordinates(outputs).astype(np.float32)
     return np.float32(2.0) * centers, -centers * centers
