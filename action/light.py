@@ -7,40 +7,30 @@ path of ``gate-requirements.txt``, after the installation of esbench and before 
 
 from __future__ import annotations
 
-import re
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
-NAME = re.compile(r"[\w.-]+")
 
-
-def names(requirements: str) -> set[str]:
-    """The packages that a file of requirements names."""
-    return {found[0].lower() for line in requirements.splitlines() if (found := NAME.match(line))}
-
-
-def lighter(metadata: str, kept: set[str]) -> str:
-    """Metadata of a package with these requirements only, and those of its extras."""
+def lighter(metadata: str, needed: list[str]) -> str:
+    """Metadata of a package that needs only these requirements, and those of its extras."""
     head, empty, text = metadata.partition("\n\n")
-    lines = [line for line in head.split("\n") if _stays(line, kept)]
-    return "\n".join(lines) + empty + text
-
-
-def _stays(line: str, kept: set[str]) -> bool:
-    key, _, value = line.partition(": ")
-    name = NAME.match(value)
-    is_needed = name is not None and name[0].lower() in kept
-    return key != "Requires-Dist" or is_needed or "extra ==" in value
+    lines = [
+        line
+        for line in head.split("\n")
+        if not line.startswith("Requires-Dist:") or "extra ==" in line
+    ]
+    return "\n".join([*lines, *(f"Requires-Dist: {each}" for each in needed)]) + empty + text
 
 
 def main() -> None:
     """Change the metadata of the esbench that this Python has."""
-    kept = names(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    lines = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
+    needed = [line for line in lines if line and not line.startswith("#")]
     for file in distribution("esbench-rl").files or []:
         if file.match("*.dist-info/METADATA"):
             path = Path(str(file.locate()))
-            path.write_bytes(lighter(path.read_bytes().decode(), kept).encode())
+            path.write_bytes(lighter(path.read_bytes().decode(), needed).encode())
 
 
 if __name__ == "__main__":
