@@ -96,7 +96,7 @@ def test_normalizer_and_reference_batch_belong_to_a_policy(
     code, _, err = esbench(
         "run", "--env", environment, "--algorithm", "snes", "--seeds", "0-2", "--env-steps", "30",
         "--set", "algorithms.snes.population_size=2", "--set", "evaluation.episodes=2",
-        "--workers", "1", "--quiet", "--out", "out", limit, *settings,
+        "--workers", "0", "--quiet", "--out", "out", limit, *settings,
     )  # fmt: skip
     assert code == 0, err
     submit(tmp_path / "out", tmp_path / "board")
