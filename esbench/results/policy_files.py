@@ -150,8 +150,10 @@ def _required(entry: Entry) -> list[str]:
 
 
 def _known(entry: Entry) -> list[str]:
-    """The names of the arrays that a seed of a row may have."""
-    # Whether a user's module has a reference batch depends on its layers.
+    """The names of the arrays that a seed of a row may have.
+
+    Whether a user's module has a reference batch depends on its layers.
+    """
     settings = {} if entry.is_agent else entry.spec["policy"]["settings"]
     optional = "reference_size" in settings and "virtual_batch_norm" not in settings
     return [*_required(entry), *["reference"] * optional]

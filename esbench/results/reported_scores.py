@@ -118,8 +118,8 @@ class ReportedRow:
 def task_of(environment: str) -> str:
     """An environment without its version: "HalfCheetah" of "HalfCheetah-v5".
 
-    For an Atari game, that includes the protocol and the package: "esbench/Pong" of "ALE/Pong-v5"
-    and "ale_py:PongNoFrameskip-v4".
+    An Atari game has one name for all packages and protocols: "ALE/Pong-v5" and
+    "ale_py:PongNoFrameskip-v4" are "esbench/Pong".
     """
     task = re.sub(r"-v\d+$", "", environment)
     if (found := _GAME.fullmatch(task)) and (found["package"] or found["protocol"]):

@@ -153,11 +153,14 @@ def without(trained: Path, copy: Path, *seeds: int) -> Path:
 
 def test_seeds_that_a_file_lacks_are_added(trained: Path, path: Path, tmp_path: Path) -> None:
     whole, parts = read_entry(path), tmp_path / "parts"
-    written = submit(without(trained, tmp_path / "a", 1), parts)
+    first = without(trained, tmp_path / "a", 1)
+    edit(first, "trial.json", lambda c: c.update(inherited=["population_size"]))
+    written = submit(first, parts)
     assert list(written.values()) == [SubmitAction.WRITTEN]
     (part,) = written
     later = without(trained, tmp_path / "b", 0, 3)
     edit(later, "trial.json", lambda c: c["versions"].update(numpy="0.1"))  # another machine
+    edit(later, "trial.json", lambda c: c.update(inherited=["sigma"]))
     edit(later / "seed-2", "result.json", lambda c: c.update(wall_time_s=1e3))
     assert submit(later, parts) == {part: SubmitAction.EXTENDED}
     found = read_entry(part)
@@ -165,6 +168,7 @@ def test_seeds_that_a_file_lacks_are_added(trained: Path, path: Path, tmp_path: 
     assert [t.last_digest for t in found.cell.trials] == [t.last_digest for t in whole.cell.trials]
     there = [found.origins[trial.origin].versions["numpy"] for trial in found.cell.trials]
     assert [version == "0.1" for version in there] == [False, True, False, False]
+    assert found.inherited == ("population_size", "sigma")
     assert found.cell.reference_score == pytest.approx(whole.cell.reference_score)
     assert found.curves is not None
     assert whole.curves is not None
