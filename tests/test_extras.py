@@ -165,16 +165,20 @@ def test_a_run_that_leaves_something_out_ends_with_its_own_exit_code(esbench: Ru
     assert not Path("out/LunarLander-v3").exists()
 
 
+@pytest.mark.usefixtures("without_box2d")
 def test_agents_without_their_library_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def settings(name: str) -> object:
-        if name == "ppo":
-            raise MissingPackageError("no library of ppo")
+        if name in ("ppo", "sac"):
+            raise MissingPackageError(f"no library of {name}")
         return None
 
     monkeypatch.setattr(compose_module, "trainer_settings", settings)
     options: GridOptions = {}
     assert skip_missing("mujoco", options) == ["no library of ppo"]
     assert options["skip"] == ["ppo"]
+    # Two environments lack a package too, but no algorithm is left in the others either.
+    with pytest.raises(UsageError, match="^no library of sac$"):
+        skip_missing("gradient", {})
 
 
 @pytest.mark.parametrize(

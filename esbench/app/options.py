@@ -322,8 +322,9 @@ def skip_missing(grid: GridLike, options: GridOptions) -> list[str]:
 
     typed, _ = compose(grid, options)
     missing = missing_packages(typed)
-    if not all({*names} - {*missing} for names in (typed.environments, typed.algorithms)):
-        raise UsageError(next(iter(missing.values())))
+    for names in (typed.environments, typed.algorithms):
+        if not {*names} - {*missing}:
+            raise UsageError(missing[next(iter(names))])
     options["skip"] = [*listed(options.get("skip")), *missing]
     return list(missing.values())
 
