@@ -98,6 +98,10 @@ class KeypointSettings(PolicySettings):
     """By how much the logarithm of a prior falls at a distance of 1, half an image, from the x or y
     of a keypoint."""
 
+    fixed_filters: bool = False
+    """Whether filters and priors stay as they begin, so that only the linear layer has
+    parameters."""
+
     filter_scale: Factor = 0.1
     """What a filter gains for a parameter of 1."""
 
@@ -174,10 +178,14 @@ class Keypoints(PreparedPolicy, TorchPolicy):
 
     @property
     def shapes(self) -> Shapes:
-        """Filters [K, window * window], slopes of priors [K, 2], W [2 K frames, units], b."""
+        """Filters [K, window * window], slopes of priors [K, 2], W [2 K frames, units], b.
+
+        K is 0 for the first two with ``fixed_filters``.
+        """
         count, window = len(self.settings.keypoints), self.settings.window
+        searched = 0 if self.settings.fixed_filters else count
         units = 1 if self.settings.ordered_outputs else self.num_outputs
-        return (count, window**2), (count, 2), (2 * count * self.shape[0], units), (units,)
+        return (searched, window**2), (searched, 2), (2 * count * self.shape[0], units), (units,)
 
     def initial_parameters(self, generator: np.random.Generator) -> Vector:
         """Zeros, [P]."""
@@ -201,10 +209,11 @@ class Keypoints(PreparedPolicy, TorchPolicy):
         settings = self.settings
         bars = np.array([_bar(start, settings.window) for start in settings.keypoints])
         priors = np.array([self._prior(start) for start in settings.keypoints])
-        places = pixel_centers(self._frames.size)
-        tilts = np.einsum("ka,pa->kp", settings.prior_scale * slopes, places)  # without BLAS
-        scaled = self._brightness * (bars + settings.filter_scale * filters)
-        found = scaled, priors + tilts, self._mixed(weights), settings.bias_scale * bias
+        if not settings.fixed_filters:
+            bars += settings.filter_scale * filters
+            places = pixel_centers(self._frames.size)
+            priors += np.einsum("ka,pa->kp", settings.prior_scale * slopes, places)  # without BLAS
+        found = self._brightness * bars, priors, self._mixed(weights), settings.bias_scale * bias
         return Detector(*(each.astype(np.float32) for each in found))
 
     def _mixed(self, weights: Matrix) -> Matrix:

@@ -105,10 +105,24 @@ def test_the_outputs_are_those_of_torch(settings: dict[str, Any]) -> None:
     )
 
 
+def test_fixed_filters_are_those_of_parameters_of_zero() -> None:
+    policy, fixed = make(**SEVERAL), make(**SEVERAL, fixed_filters=True)
+    parameters = members(policy, 6, spread=0.5)
+    filters = policy.num_params - fixed.num_params
+    assert filters == 3 * (25 + 2)
+    parameters[:, :filters] = 0
+    rows = rows_of(policy, 6)
+    npt.assert_array_equal(
+        loaded(fixed, parameters[:, filters:]).forward(rows),
+        loaded(policy, parameters).forward(rows),
+    )
+
+
 def test_it_has_few_parameters() -> None:
     assert make((2, 42, 42), 3).num_params == (9 + 2) + 4 * 3 + 3
     two = {"keypoints": [{}, PADDLE], "ordered_outputs": True}
     assert make((2, 42, 42), 3, **two).num_params == 2 * (9 + 2) + 8 + 1
+    assert make((2, 42, 42), 3, **two, fixed_filters=True).num_params == 8 + 1
 
 
 @pytest.mark.parametrize(
