@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from fake_trials import edit
 
 from esbench.core.json_text import SEAL
 from esbench.core.settings import parse
+from esbench.engine.this_process import ThisProcess
 from esbench.publish.leaderboard.submit import submit
 from esbench.results.entries import Entry, as_file
 from esbench.store.origin import CODE
@@ -22,6 +23,14 @@ TRAIN = [
     "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=12",
 ]  # fmt: skip
 Rewrite = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _submissions_play_here() -> Iterator[None]:
+    """In this process, instead of a worker that each submission starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("esbench.publish.leaderboard.submit.WorkerPool", ThisProcess)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from esbench import export, leaderboard, load_policy, make_trainer, policies_of
 from esbench.core.errors import UsageError
-from esbench.engine.worker_pool import WorkerPool
+from esbench.engine.this_process import ThisProcess
 from esbench.experiment.trained_policy import episode
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm
 from esbench.publish import replay as module
@@ -53,8 +53,8 @@ def board(submitted: Path, tmp_path: Path) -> Path:
 def replayed(board: Path) -> list[Verification]:
     entries = [read_entry(path) for path in sorted(board.glob("*.json"))]
     found: list[Verification] = []
-    with WorkerPool(1) as pool:
-        play_again(read_replays(draw_sample(entries, None, 0), board), pool, found.append)
+    with ThisProcess() as here:
+        play_again(read_replays(draw_sample(entries, None, 0), board), here, found.append)
     return found
 
 
@@ -218,8 +218,9 @@ def refused(esbench: Run, name: str, place: Path, *words: str) -> None:
     assert files(place) == before
 
 
-@pytest.mark.parametrize("content", CONTENTS)
-@pytest.mark.parametrize("fitting", [True, False], ids=["its digest", "another digest"])
+@pytest.mark.parametrize(
+    ("content", "fitting"), [*((name, True) for name in CONTENTS), ("truncated", False)]
+)
 def test_what_is_no_policy_file_is_one_sentence_of_every_command(
     esbench: Run, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     content: str, fitting: bool,
@@ -373,7 +374,7 @@ def test_training_starts_from_the_policy_of_a_row(
     name, entry = "doubles:Walk-v0/openai_es", read_entry(path)
     found = find_policy(f"{name}{suffix}")
     with make_trainer(
-        "snes", env="doubles:Walk-v0", seed=seed, workers=1, init_from=name + suffix, trust=True,
+        "snes", env="doubles:Walk-v0", seed=seed, workers=0, init_from=name + suffix, trust=True,
         evaluation={"episodes": 12},
     ) as trainer:  # fmt: skip
         start = trainer.spec.init_from
@@ -388,11 +389,11 @@ def test_training_starts_from_the_policy_of_a_row(
         assert min(each["count"] for each in state["statistics"].values()) >= steps
 
 
-def test_three_random_published_policies_play_their_episodes(esbench: Run) -> None:
+def test_a_random_published_policy_plays_its_episodes(esbench: Run) -> None:
     seed = str(secrets.randbelow(2**31))  # others in every run
     board = ["--leaderboard", str(PUBLISHED)]
-    code, out, err = esbench("verify", "--replay", "--sample", "3", "--seed", seed, *board)
-    assert code == 0, f"--seed {seed}: {out}{err}"  # with the names of the rows
+    code, out, err = esbench("verify", "--replay", "--sample", "1", "--seed", seed, *board)
+    assert code == 0, f"--seed {seed}: {out}{err}"  # with the name of the row
 
 
 def test_the_published_policies_are_small_and_those_of_the_rows() -> None:
