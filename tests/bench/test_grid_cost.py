@@ -9,31 +9,32 @@ from fake_trials import make_records, make_trials, write_trial
 from esbench.bench import grid_cost as plan
 from esbench.bench.grid_cost import Cost, costs, probe, standing
 from esbench.core.errors import TrainingError, UsageError
+from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.origin import differences_within
 
 
-def costs_of(trials: Sequence[Trial], workers: int) -> list[Cost]:
-    with WorkerPool(workers) as pool:
-        return costs(trials, pool)
+def costs_of(trials: Sequence[Trial], workers: int = 0) -> list[Cost]:
+    with WorkerPool(workers) if workers else ThisProcess() as engine:
+        return costs(trials, engine)
 
 
 def test_the_cost_is_of_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0 * pool.size, 3.0, 0.0))
-    monkeypatch.setattr(plan, "usable_cores", lambda: 4)
+    monkeypatch.setattr(plan, "usable_cores", lambda: 2)
     done, partial, _ = make_trials(tmp_path, seeds=[0, 1, 2], budget={"env_steps": 1000})
     write_trial(done, make_records([1.0, 2.0]), 5.0)
     write_trial(partial, make_records([1.0, 2.0]))  # 200 steps
     trials = make_trials(tmp_path, seeds=[0, 1, 2], budget={"env_steps": 1000})
-    (cost,) = costs_of(trials, 2)
+    (cost,) = costs_of(trials)
     assert (cost.environment, cost.trials, cost.done) == ("CartPole-v1", 3, 1)
     assert cost.env_steps == 800 + 1000
+    assert cost.steps_per_second == pytest.approx(100.0)
+    assert cost.seconds == pytest.approx(1800 / 100 + 2 * 3)
+    (cost,) = costs_of(trials, 64)  # the machine has two cores
     assert cost.steps_per_second == pytest.approx(200.0)
-    assert cost.seconds == pytest.approx(1800 / 200 + 2 * 3)
-    (cost,) = costs_of(trials, 64)  # the machine has four cores
-    assert cost.steps_per_second == pytest.approx(400.0)
 
 
 LIMITS = {"CartPole-v1": {"max_episode_steps": [[0, 10], [1_000, 25], [3_000, 50]]}}
@@ -66,7 +67,7 @@ def test_a_budget_buys_whole_generations(
     monkeypatch.setattr(plan, "probe", lambda spec, pool: (100.0, 0.0, length))
     algorithms = {"openai_es": {"population_size": 20, **settings}}
     table = {"budget": budget, "algorithms": algorithms, "environment": environment}
-    (cost,) = costs_of(make_trials(tmp_path, seeds=[0], **table), 1)
+    (cost,) = costs_of(make_trials(tmp_path, seeds=[0], **table))
     assert cost.generations == {"openai_es": generations}
     assert cost.excess == {"openai_es": pytest.approx(excess)}  # of a generation of whole episodes
     assert cost.seconds == pytest.approx(cost.env_steps / 100)
@@ -84,7 +85,7 @@ def test_generations_limit_the_steps_that_are_left(
     }
     if played:
         write_trial(make_trials(tmp_path, **grid)[0], make_records([1.0] * played))
-    (cost,) = costs_of(make_trials(tmp_path, **grid), 1)
+    (cost,) = costs_of(make_trials(tmp_path, **grid))
     assert cost.env_steps == (3 - played) * 640 + 3 * 640
 
 
@@ -99,22 +100,22 @@ def test_the_policies_of_each_environment_are_measured_one_by_one(
     policies = {name: {"template": name} for name in ("linear", "mlp")}
     names = ["CartPole-v1", "Acrobot-v1"]
     grid = {"environments": names, "policies": policies, "budget": {"env_steps": 1000}}
-    found = costs_of(make_trials(tmp_path, seeds=[0], **grid), 1)
+    found = costs_of(make_trials(tmp_path, seeds=[0], **grid))
     assert [(cost.environment, cost.trials) for cost in found] == [(name, 2) for name in names]
     assert found[0].seconds == pytest.approx(1000 / 1000 + 1000 / 10)
     (trial,) = make_trials(tmp_path, seeds=[0], budget={"env_steps": 150})
     write_trial(trial, make_records([1.0, 2.0]))  # it made more steps than planned
     monkeypatch.delattr(plan, "probe")  # nothing is measured
-    (cost,) = costs_of([trial], 1)
+    (cost,) = costs_of([trial])
     assert (cost.env_steps, cost.seconds, cost.steps_per_second) == (0, 0.0, None)
 
 
 def test_what_cannot_be_run_cannot_be_planned(make_trial: Callable[..., Trial]) -> None:
     trial = make_trial("CartPole-v1", environment={"CartPole-v1": {"kwargs": {"foo": 1}}})
     with pytest.raises(UsageError, match="'CartPole-v1' cannot be made with kwargs {'foo': 1}"):
-        costs_of([trial], 1)
+        costs_of([trial])
     with pytest.raises(TrainingError, match="^doubles:Raises-v0: RuntimeError: the simulator fell"):
-        costs_of([make_trial("doubles:Raises-v0")], 1)
+        costs_of([make_trial("doubles:Raises-v0")])
 
 
 def test_a_trial_is_measured_by_playing_it(make_trial: Callable[..., Trial]) -> None:
@@ -153,6 +154,6 @@ def test_agents_are_measured_however_few_steps_they_take(tmp_path: Path, env_ste
     trials = make_trials(
         tmp_path, seeds=[0], budget={"env_steps": env_steps}, algorithms=algorithms
     )
-    (cost,) = costs_of(trials, 1)
+    (cost,) = costs_of(trials)
     assert (cost.trials, cost.env_steps, cost.generations) == (2, 2 * env_steps, {})
     assert 0 < cost.seconds < 60

@@ -31,7 +31,7 @@ def test_both_speeds_of_every_round_are_measured_after_some_training() -> None:
     assert 0 < (result.ratio("bare") or 0) < 100
     assert (result.backend, result.median("simulator")) == ("cartpole", None)
     assert result.ratio("simulator") is None
-    with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=1) as trainer:
+    with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=0) as trainer:
         trainer.train(env_steps=2000)
         assert result.env_steps == trainer.progress.env_steps
         assert result.episode_length == trainer.history[-1].episode_length_mean
@@ -44,7 +44,7 @@ def test_both_speeds_of_every_round_are_measured_after_some_training() -> None:
 def test_every_generation_of_a_round_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()  # a clock that goes on whenever somebody looks
     monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
-    with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=1) as trainer:
+    with make_trainer("openai_es", env="CartPole-v1", population_size=4, workers=0) as trainer:
         trainer.train(env_steps=1)
         first = trainer.progress
         training, simulated = bench._train(trainer, seconds=4.0)  # after 1, 2, 3 and 4 generations
@@ -118,7 +118,7 @@ def test_an_environment_that_fails_is_told(name: str, words: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_all_processes_end_quietly(tmp_path: Path, number: signal.Signals) -> None:
-    command = ["bench", "--env", "doubles:Ready-v0", "--workers", "2", "--seconds", "60"]
+    command = ["bench", "--env", "doubles:Ready-v0", "--workers", "1", "--seconds", "60"]
     with python("-m", "esbench", *command, cwd=tmp_path, start_new_session=True) as process:
         deadline = time.monotonic() + 60
         while not (tmp_path / "ready").exists():

@@ -28,7 +28,7 @@ env_steps = 240
 population_size = [8, 16]
 weight_decay = false
 """
-COMMAND = ("tune", "bad.toml", "--trials", "5", "--tuning-seeds", "7,8", "--workers", "1")
+COMMAND = ("tune", "bad.toml", "--trials", "5", "--tuning-seeds", "7,8", "--workers", "0")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_refused_settings_are_named_and_the_best_ones_are_valid_toml(
     command = [
         "tune", "--env", "esbench/Sphere-v0", "--algorithm", "openai_es", "--env-steps", "100",
         "--trials", "3", "--tuning-seeds", "7", "--set", "evaluation.episodes=1",
-        "--storage", "a?b%41{c}#d'e é.db", "--out", "out",
+        "--storage", "a?b%41{c}#d'e é.db", "--out", "out", "--workers", "0",
     ]  # fmt: skip
     command += [word for space in spaces for word in ("--set", space)]
     code, out, _ = esbench(*command)

@@ -101,17 +101,17 @@ def test_trials_in_several_threads_are_those_of_one(tmp_path: Path) -> None:
     network = {"template": "threaded:Network"}
     ppo = {"n_steps": 64, "n_envs": 1, "batch_size": 64}
     trials = [
-        *(("snes", {"seed": seed, "population_size": 6}) for seed in range(2)),
-        *(
-            ("openai_es", {"seed": seed, "policy": network, "population_size": 6})
-            for seed in (0, 1)
-        ),
-        *(("ppo", {"seed": seed, **ppo}) for seed in range(3)),
+        (name, {"seed": seed, **options})
+        for name, options in (
+            ("openai_es", {"policy": network, "population_size": 6}),
+            ("ppo", ppo),
+        )
+        for seed in range(2)
     ]
 
     def digest(trial: tuple[str, dict[str, Any]]) -> str:
         name, options = trial
-        options = {"env": "CartPole-v1", "budget": {"env_steps": 300}, "workers": 1, **options}
+        options = {"env": "CartPole-v1", "budget": {"env_steps": 200}, "workers": 1, **options}
         with esbench.make_trainer(name, **options) as trainer:
             trainer.train()
             return f"{trainer.history[-1].digest} {trainer.evaluate(episodes=3).mean}"

@@ -20,9 +20,10 @@ from gymnasium import spaces
 import esbench
 from esbench import check_environment
 from esbench.core.errors import UsageError, UserCodeError
-from esbench.engine import player
+from esbench.engine import player, worker_pool
 from esbench.engine.jobs import CENTER, Task
 from esbench.engine.random_policy import random_policy_returns
+from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments import episode_check
 from esbench.environments.episode_check import (
@@ -79,9 +80,10 @@ GYMNASIUM = [
         ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.mujoco.")
     )
     and "Cliff" not in name
+    and "-v4" not in name
 ]
 CLIFF = "CliffWalking-v1"
-RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "500"]
+RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--env-steps", "500", "--workers", "0"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,10 @@ RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--seeds", "0", "--env-steps"
         (("hostile_code:Reset-raise-v0",), r"failed: .*, line \d+\)"),
     ],
 )
-def test_an_environment_that_cannot_be_used_is_refused(arguments: Any, words: str) -> None:
+def test_an_environment_that_cannot_be_used_is_refused(
+    monkeypatch: pytest.MonkeyPatch, arguments: Any, words: str
+) -> None:
+    monkeypatch.setattr(worker_pool, "WorkerPool", lambda _: ThisProcess())
     with pytest.raises(UsageError, match=words):
         check_environment(*arguments)
 
@@ -134,8 +139,8 @@ def test_observations_of_any_space_are_compared_by_content(space: spaces.Space[A
 def test_a_refused_environment_writes_no_trial(esbench: Run, tmp_path: Path) -> None:
     name, out = "test_episode_check:BestCheck-v0", tmp_path / "out"
     grid = ["--env", name, "--algorithm", "openai_es", "--seeds", "0-1", "--out", str(out)]
-    for command in (["run", "--workers", "2"], ["plan"]):
-        code, _, err = esbench(command[0], *grid, *command[1:])
+    for command in ("run", "plan"):
+        code, _, err = esbench(command, *grid, "--workers", "0")
         assert (code, "Best keeps state" in " ".join(err.split())) == (2, True)
     assert not list(out.rglob("trial.json"))
 
@@ -164,7 +169,7 @@ def test_an_environment_is_checked_once_and_not_after_a_resume(
 def test_a_trainer_of_a_script_checks_its_environment() -> None:
     name = "test_episode_check:BestCheck-v0"
     with (
-        esbench.make_trainer("openai_es", env=name, workers=1) as trainer,
+        esbench.make_trainer("openai_es", env=name, workers=0) as trainer,
         pytest.raises(UsageError, match="Best keeps state"),
     ):
         trainer.train(env_steps=1)
@@ -177,7 +182,7 @@ def test_an_environment_without_a_time_limit_needs_one(esbench: Run, tmp_path: P
         assert f'environment."{CLIFF}".max_episode_steps' in " ".join(err.split())
     assert not list(tmp_path.rglob("trial.json"))
     limited = ["--set", f'environment."{CLIFF}".max_episode_steps=20', "--out", "out"]
-    settings = ["--set", "evaluation.episodes=3", "--workers", "1", "--quiet"]
+    settings = ["--set", "evaluation.episodes=3", "--seeds", "0", "--quiet"]
     assert esbench("plan", *RUN, *limited)[0] == 0
     assert esbench("run", *RUN, *limited, *settings)[0] == 0
     (path,) = tmp_path.rglob("trial.json")
@@ -252,12 +257,13 @@ def test_a_bound_that_excludes_zero_is_named(
     assert named in warning
 
 
-def test_the_warning_about_bounds_arrives_once() -> None:
+def test_the_warning_about_bounds_arrives_once(
+    single: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str] = []
-    with WorkerPool(1) as pool:
-        pool.notice = told.append
-        for name in ("doubles:Walk-v0", "doubles:Valve-v0", "doubles:Valve-v0"):
-            pool.check(EnvironmentSpec(id=name))
+    monkeypatch.setattr(single, "notice", told.append)
+    for name in ("doubles:Walk-v0", "doubles:Valve-v0", "doubles:Valve-v0"):
+        single.check(EnvironmentSpec(id=name))
     (warning,) = told
     assert warning.startswith("doubles:Valve-v0: ")
 

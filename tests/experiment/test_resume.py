@@ -57,7 +57,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = tmp_path_factory.mktemp("whole")
     with working_in(folder):
-        assert execute(*ARGUMENTS, "--workers", "2") == 0
+        assert execute(*ARGUMENTS, "--workers", "0") == 0
     return outcome(folder)
 
 
@@ -87,7 +87,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
     assert kills >= 2  # the last one may come too late on a busy machine
-    code, printed, complaint = esbench(*ARGUMENTS, "--workers", "1")
+    code, printed, complaint = esbench(*ARGUMENTS, "--workers", "0")
     assert (code, complaint) == (0, "")
     assert printed.startswith(("done", "skip"))  # the latter after a kill that came too late
     assert outcome(out) == uninterrupted
@@ -100,7 +100,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     process = start(NEVER, workers=2)
     wait_for_rows(process, out, 3)
     process.send_signal(signal.SIGSTOP)  # it holds the trial for as long as this takes
-    code, printed, _ = esbench(*ARGUMENTS, "--workers", "1")
+    code, printed, _ = esbench(*ARGUMENTS, "--workers", "0")
     assert (code, "another process runs it" in printed) == (0, True)
     process.send_signal(signal.SIGCONT)
     os.killpg(process.pid, signal.SIGINT)
@@ -111,5 +111,5 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert "Traceback" not in stderr
     assert "Resume with: esbench run --env doubles:Walk-v0" in stderr
     assert list(out.rglob("state.json"))  # written on the way out
-    assert esbench(*ARGUMENTS, "--workers", "1")[0] == 0
+    assert esbench(*ARGUMENTS, "--workers", "0")[0] == 0
     assert outcome(out) == uninterrupted

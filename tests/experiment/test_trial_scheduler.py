@@ -23,6 +23,7 @@ from esbench.core import clock as core_clock
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.engine import child_process
 from esbench.engine.engine import Engine, Joined, Node, Nodes
+from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment import trial_processes, trial_scheduler
 from esbench.experiment import watchers as limits_module
@@ -49,6 +50,10 @@ def nodes() -> Iterator[LocalNodes]:
 
 def one_each(steps: Sequence[int], cores: int) -> tuple[int, Callable[[], Engine]]:
     return cores, partial(WorkerPool, 1, 4)
+
+
+def here_each(steps: Sequence[int], cores: int) -> tuple[int, Callable[[], Engine]]:
+    return cores, partial(ThisProcess, 4)  # the processes of the trials play, too
 
 
 def run(
@@ -126,7 +131,7 @@ def test_trials_of_lost_nodes_and_processes_go_on_from_their_last_checkpoint(
             losses.pop(name)()
 
     watcher._then = strike
-    run(nodes, watcher, *trials, callbacks=SAVE_OFTEN)
+    run(nodes, watcher, *trials, layout=here_each, callbacks=SAVE_OFTEN)
     assert sorted(watcher.deaths) == ["node-0 was lost", "signal SIGKILL (out of memory?)"]
     for trial, local in zip(trials, locals_, strict=True):
         assert content(trial.folder.path) == content(local.folder.path)
@@ -164,7 +169,7 @@ def test_an_interrupt_saves_every_trial_and_they_can_be_resumed(
         watcher = Watcher()
         watcher._then = partial(interrupt_at, watcher, trials=len(nodes.all))
         with pytest.raises(KeyboardInterrupt):
-            run(nodes, watcher, *trials)
+            run(nodes, watcher, *trials, layout=here_each)
         begun = [trial for trial in trials if trial.name in watcher.events]
         assert begun == trials[: len(nodes.all)]
         require_saved(begun)

@@ -224,14 +224,13 @@ def test_agent(esbench_check):
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> Suite:
-    """Return a function that runs one test of an agent in a process of its own."""
-    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest")  # slow to import
+    """Return a function that runs one test of an agent."""
     below = pytester.mkdir("below")
     os.chdir(below)
 
     def run(drop: float, *options: str) -> pytest.RunResult:
         (below / "test_agent.py").write_text(SUITE.format(drop=drop))
-        return pytester.runpytest_subprocess(*options)
+        return pytester.runpytest_inprocess(*options)
 
     return run
 
