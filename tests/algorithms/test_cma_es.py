@@ -178,7 +178,7 @@ def random_returns(stream, levels, points):
     return stream.integers(levels, size=len(points))
 
 
-@pytest.mark.parametrize("levels", [2, 5, 10**9])
+@pytest.mark.parametrize("levels", [2, 10**9])
 def test_the_step_size_is_unbiased_if_the_returns_are_random(levels):
     # Hansen 2016, section 4: ln(sigma) has no drift under random selection, tied or not.
     growth = []

@@ -11,28 +11,28 @@ import esbench
 from esbench.environments.functions import FUNCTIONS
 from esbench.grids.grid_file import read_grid
 
-P, EVALUATIONS, SEEDS = 5, 2_000, range(3)
+P, EVALUATIONS, SEEDS = 5, 2_000, range(2)
 SETTINGS = read_grid("functions")[0]["algorithms"]
 
-# What the worst of three seeds reaches with the settings of the grid ``functions``, from a standard
-# normal start: about three times what was measured. None: no better than the start.
-WORST: dict[str, tuple[float | None, ...]] = {
-    # sphere, ellipsoid, rotated ellipsoid, Rosenbrock, Rastrigin
-    "ars": (1e-7, 400, 300, 10, 24),
-    "cem": (2e-3, 400, 700, 9, 7),
-    "cma_es": (1e-20, 1e-11, 2e-10, 1e-6, 30),
-    "csa_es": (1e-18, 6e3, 4e3, 4, 36),
-    "eggroll": (4e-4, 1e3, 2.5e3, 9, 24),
-    "genetic": (0.01, 300, 100, 11, 33),
-    "nsr_es": (1.5, 1.5e5, 7e4, 300, None),
-    "nsra_es": (0.02, 5e3, 4e3, 13, 22),
-    "openai_es": (4e-4, 1e3, 2.5e3, 9, 24),
-    "pepg": (3e-4, 400, 4e3, 18, None),
-    "pgpe": (0.03, 4e3, 1.6e4, 21, None),
-    "random_search": (2, 1.5e4, 2.5e3, 200, 36),
-    "sep_cma_es": (1e-22, 1e-14, 500, 15, 24),
-    "snes": (1e-14, 1e-9, 700, 6, 18),
-    "xnes": (1e-8, 1e-4, 1e-4, 0.5, None),
+# What the worst of the seeds reaches with the settings of the grid ``functions``, from a standard
+# normal start: about three times what was measured.
+QUADRATIC = "sphere", "ellipsoid", "rotated_ellipsoid"
+WORST: dict[str, tuple[float, float, float]] = {
+    "ars": (1e-7, 400, 300),
+    "cem": (2e-3, 400, 700),
+    "cma_es": (1e-20, 1e-11, 2e-10),
+    "csa_es": (1e-18, 6e3, 4e3),
+    "eggroll": (4e-4, 1e3, 2.5e3),
+    "genetic": (0.01, 300, 100),
+    "nsr_es": (1.5, 1.5e5, 7e4),
+    "nsra_es": (0.02, 5e3, 4e3),
+    "openai_es": (4e-4, 1e3, 2.5e3),
+    "pepg": (3e-4, 400, 4e3),
+    "pgpe": (0.03, 4e3, 1.6e4),
+    "random_search": (2, 1.5e4, 2.5e3),
+    "sep_cma_es": (1e-22, 1e-14, 500),
+    "snes": (1e-14, 1e-9, 700),
+    "xnes": (1e-8, 1e-4, 1e-4),
 }
 
 
@@ -59,12 +59,10 @@ def test_the_grid_of_functions_has_every_algorithm() -> None:
     assert set(SETTINGS) == {*WORST, "ns_es"}
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", QUADRATIC)
 @pytest.mark.parametrize("name", WORST)
 def test_the_worst_seed_reaches_a_known_value(name: str, function: str) -> None:
-    most = dict(zip(FUNCTIONS, WORST[name], strict=True))[function]
-    if most is not None:
-        assert max(reached(name, function)) < most
+    assert max(reached(name, function)) < WORST[name][QUADRATIC.index(function)]
 
 
 @pytest.mark.parametrize("name", sorted({*WORST} - {"random_search"}))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-PARAMS = 200_000
+PARAMS = 100_000
 # These two hold P x P matrices; they refuse this number of parameters in one sentence.
 FULL_MATRIX = {"xnes", "cma_es"}
 # Its members are the library's own matrix [N, P].

@@ -55,7 +55,7 @@ class AdapterContract(AlgorithmContract):
             worst.tell(worst.ask(), replaced)
         assert_same(failing.state_dict(), worst.state_dict())
 
-    @pytest.mark.parametrize("before", [0, 1, 3])
+    @pytest.mark.parametrize("before", [0, 3])
     def test_equal_returns_move_nothing_but_draw_again(self, make: Make, before: int) -> None:
         algorithm = make()
         run(algorithm, before)

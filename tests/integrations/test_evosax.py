@@ -84,7 +84,7 @@ def open_es() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [("SNES", {"std_init": 0.3}), ("Open_ES", OWN_OPTIONS), ("CMA_ES", {})]
+    ("name", "arguments"), [("SNES", {"std_init": 0.3}), ("Open_ES", OWN_OPTIONS)]
 )
 def test_a_strategy_is_evosax_alone_bit_for_bit(name: str, arguments: dict[str, Any]) -> None:
     algorithm = make_evosax(name, seed=3, arguments=arguments)

@@ -128,11 +128,9 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], Wrap]] = {
     "binary": (sb3.A2C, {}, {"acts": "flags"}, lambda env: env),
     "dqn": (sb3.DQN, REPLAY, {}, lambda env: env),
     "sac": (sb3.SAC, REPLAY, BOX, lambda env: env),
-    "tqc": (sb3_contrib.TQC, REPLAY, BOX, lambda env: env),
     "qrdqn": (sb3_contrib.QRDQN, REPLAY, {}, lambda env: env),
     "trpo": (sb3_contrib.TRPO, SMALL, {}, lambda env: env),
     "ars": (sb3_contrib.ARS, {"n_delta": 1}, BOX, lambda env: env),
-    "recurrent": (sb3_contrib.RecurrentPPO, SMALL, BOX, lambda env: env),
     "recurrent, normalized": (
         sb3_contrib.RecurrentPPO, SMALL, BOX, vectors(VecNormalize),
     ),

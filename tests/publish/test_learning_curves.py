@@ -245,8 +245,8 @@ def test_chosen_panels_fit_a_column_of_a_paper(
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
-@pytest.mark.parametrize("algorithms", [["snes"], [*"abcd"], list(STYLES)[:9]])
-@pytest.mark.parametrize("size", [(3.3, 2.6), (5.0, 3.0), (7.0, 4.0)])
+@pytest.mark.parametrize("algorithms", [[*"abcd"], list(STYLES)[:9]])
+@pytest.mark.parametrize("size", [(3.3, 2.6), (7.0, 4.0)])
 def test_the_axes_take_most_of_the_height_of_a_figure_for_a_paper(
     tmp_path: Path, size: tuple[float, float], algorithms: list[str]
 ) -> None:
@@ -310,7 +310,7 @@ def test_styles_do_not_depend_on_the_chosen_algorithms(tmp_path: Path) -> None:
 
     everything = styles()
     assert len(set(everything.values())) == 4
-    for name in "abcd":
+    for name in "bd":
         assert styles(name).items() < everything.items()
 
 
