@@ -27,7 +27,7 @@ from esbench.store.find_trials import find_trials
 
 FIXED_LAKE = 'environment."FrozenLake-v1".kwargs.is_slippery=false'
 TRAIN = [
-    "--algorithm", "openai_es", "--env-steps", "600", "--seeds", "0-2",
+    "--algorithm", "openai_es", "--env-steps", "3000", "--seeds", "0-2",
     "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=4",
 ]  # fmt: skip
 LAKE = ["--env", "FrozenLake-v1", "--set", FIXED_LAKE, *TRAIN]

@@ -25,7 +25,7 @@ WIDE = [200.0, 240.0, 300.0, 330.0, 350.0, 400.0, 450.0, 500.0]
 def test_most_checks_of_unchanged_code_pass_and_hardly_any_fails(name: str, least: float) -> None:
     draw, rng = DISTRIBUTIONS[name], np.random.default_rng(1)
     verdicts: dict[bool, Counter[Verdict]] = {False: Counter(), True: Counter()}
-    for _ in range(8):
+    for _ in range(16):
         base = draw(rng, 8, 0.0)
         margin = smallest(margins_needed(base, 8, OMNIBUS), 0.8) or MARGINS[-1]
         for _ in range(10):
@@ -35,9 +35,9 @@ def test_most_checks_of_unchanged_code_pass_and_hardly_any_fails(name: str, leas
                 (found,) = judge([sample], GateRules(), resamples=1000)
                 assert found is not None
                 verdicts[chosen][found.verdict] += 1
-    assert verdicts[True][Verdict.REGRESSION] <= 2  # of 80; a lucky baseline makes several
-    passed = [80 - found[Verdict.INCONCLUSIVE] for found in verdicts.values()]
-    assert passed[1] >= max(least * 80, passed[0] + 10)
+    assert verdicts[True][Verdict.REGRESSION] <= 4  # of 160; a lucky baseline makes several
+    passed = [160 - found[Verdict.INCONCLUSIVE] for found in verdicts.values()]
+    assert passed[1] >= max(least * 160, passed[0] + 20)
 
 
 @pytest.mark.parametrize(
