@@ -162,7 +162,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("agents")
     (folder / "own.toml").write_text(GRID)
     with working_in(folder):
-        assert execute("run", "own.toml", "--out", "out", "--workers", "0", "--quiet") == 0
+        assert execute("run", "own.toml", "--out", "out", "--workers", "1", "--quiet") == 0
     return folder
 
 
