@@ -47,13 +47,13 @@ class Case(NamedTuple):
 def feedforward() -> dict[str, Case]:
     cases = {}
     for inputs, *hidden, outputs in LAYERS:
-        for bias in (True, False):
-            some = ("tanh", "relu") if len(hidden) < 2 else get_args(Activation)
-            for activation in some if hidden else ("",):
-                settings = {"hidden": hidden, "activation": activation} if hidden else {}
-                template = "mlp" if hidden else "linear"
-                name = f"{template}-{inputs}-{hidden}-{outputs}-{activation}-{bias}"
-                cases[name] = Case(template, (inputs,), outputs, {**settings, "bias": bias}, 64)
+        some = ("tanh", "relu") if len(hidden) < 2 else get_args(Activation)
+        some = some if hidden else ("",)
+        for activation, bias in [*((each, True) for each in some), (some[0], False)]:
+            settings = {"hidden": hidden, "activation": activation} if hidden else {}
+            template = "mlp" if hidden else "linear"
+            name = f"{template}-{inputs}-{hidden}-{outputs}-{activation}-{bias}"
+            cases[name] = Case(template, (inputs,), outputs, {**settings, "bias": bias}, 64)
     return cases
 
 
