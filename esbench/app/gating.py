@@ -190,6 +190,7 @@ def verify(
     sample: int | None = None,
     replay: bool = False,
     every: bool = False,
+    episodes: int | None = None,
     env: str | Sequence[str] = (),
     algorithm: str | Sequence[str] = (),
     leaderboard: str | Path = LEADERBOARD,
@@ -207,6 +208,7 @@ def verify(
         sample: train K random trials of the leaderboard or the file.
         replay: play the held-out episodes of published policies in place of training.
         every: with ``replay``, those of all rows, which is the default without a choice.
+        episodes: with ``replay``, only the first N held-out episodes of each seed.
         env: as ``leaderboard``.
         algorithm: as ``leaderboard``.
         leaderboard: folder of the leaderboard.
@@ -236,7 +238,7 @@ def verify(
     show = display or PlainDisplay()
     chooses_rows = bool(env or algorithm)
     what = _existing(trial, Path(leaderboard), replay)
-    _require_fitting(trial, leaderboard, sample, replay, every, seed, chooses_rows)
+    _require_fitting(trial, leaderboard, sample, replay, every, episodes, seed, chooses_rows)
     Limits(episode_timeout)
     if _holds_trials(trial, what, sample, replay):
         cells = stored_trials(what)
@@ -252,7 +254,7 @@ def verify(
             entries = published
         cells = draw_sample(entries, sample, seed or 0)
     require_trusted_trials([each.cell.spec for each in cells], what, trust)
-    return _run_again(cells, what, show, workers, replay, episode_timeout)
+    return _run_again(cells, what, show, workers, replay, episodes, episode_timeout)
 
 
 def _require_fitting(
@@ -261,11 +263,12 @@ def _require_fitting(
     sample: int | None,
     replay: bool,
     every: bool,
+    episodes: int | None,
     seed: int | None,
     chooses_rows: bool,
 ) -> None:
     """Raises UsageError for arguments of ``verify`` that do not fit together."""
-    from esbench.core.settings import MOST
+    from esbench.core.settings import MOST, MOST_EPISODES
 
     if trial is not None and str(leaderboard) != str(LEADERBOARD):
         raise UsageError(f"TRIAL with --leaderboard {leaderboard}: expected one of them")
@@ -273,6 +276,10 @@ def _require_fitting(
         raise UsageError("--env, --algorithm and --seed: expected together with --sample K")
     if every and (not replay or trial is not None or sample is not None):
         raise UsageError("--all: expected with --replay, and without TRIAL and --sample")
+    if episodes is not None:
+        require_integer("episodes", episodes, 1, MOST_EPISODES)
+        if not replay:
+            raise UsageError(f"--episodes {episodes}: expected with --replay")
     if seed is not None:
         require_integer("seed", seed, 0, MOST)
 
@@ -313,6 +320,7 @@ def _run_again(
     show: Display,
     workers: int | None,
     replay: bool,
+    episodes: int | None,
     episode_timeout: float | None,
 ) -> list[Verification]:
     """Train the trials of cells again, or play their policies, and tell every outcome."""
@@ -335,13 +343,13 @@ def _run_again(
 
         require_supported(cells, pool)
         of_rows = what.parent if what.is_file() else what
-        replays = read_replays(cells, of_rows) if replay else []
+        replays = read_replays(cells, of_rows, episodes) if replay else []
         cells = [each.cell for each in replays] or cells
-        episodes = counted(sum(each.episodes for each in cells), "held-out episode")
+        played = counted(sum(each.episodes for each in (replays or cells)), "held-out episode")
         steps = format_steps(sum(each.env_steps for each in (replays or cells)))
-        cost = f"{episodes} of {steps} steps"
+        cost = f"{played} of {steps} steps"
         if not replay:
-            cost = f"{steps} steps of training and {episodes}"
+            cost = f"{steps} steps of training and {played}"
         show.say(f"{cost}: {'; '.join(each.title for each in cells)}")
         for each in cells:
             if each.entry and each.entry.gaps:

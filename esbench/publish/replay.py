@@ -17,7 +17,7 @@ from esbench.experiment.watchers import episode_limit
 from esbench.publish.reproduce import RecordedCell
 from esbench.publish.verification import SCORE_ONLY, Rerun, RerunOutcome, Verification
 from esbench.results.entries import Entry
-from esbench.results.policy_files import Arrays, policies_file, read_policies
+from esbench.results.policy_files import EPISODES, Arrays, policies_file, read_policies
 from esbench.results.statistics.significance import LEVEL, p_different
 from esbench.store.origin import changes, origin_of
 from esbench.store.provenance import provenance
@@ -30,16 +30,23 @@ SAME: Final = "packages and processor are the recorded ones, so every return mus
 class Replay:
     """The chosen seeds of a row whose policies are played again, and their arrays.
 
-    ``missing`` are chosen seeds without a published policy.
+    The arrays hold the episodes that are played: all, or the first ones of each seed. ``missing``
+    are chosen seeds without a published policy.
     """
 
     cell: RecordedCell
     policies: dict[int, Arrays]
     missing: tuple[int, ...]
+    is_whole: bool
+
+    @property
+    def episodes(self) -> int:
+        """The number of episodes."""
+        return sum(len(arrays["lengths"]) for arrays in self.policies.values())
 
     @property
     def env_steps(self) -> int:
-        """The steps of the recorded episodes."""
+        """The recorded steps of the episodes."""
         return int(sum(arrays["lengths"].sum() for arrays in self.policies.values()))
 
 
@@ -58,26 +65,38 @@ def has_policies(entries: Sequence[Entry], place: Path) -> list[Entry]:
     return found
 
 
-def read_replays(cells: Iterable[RecordedCell], leaderboard: Path) -> list[Replay]:
+def read_replays(
+    cells: Iterable[RecordedCell], leaderboard: Path, episodes: int | None = None
+) -> list[Replay]:
     """The published policies of the chosen seeds of rows.
+
+    Args:
+        cells: the rows and their chosen seeds.
+        leaderboard: the leaderboard, which has the policies beside it.
+        episodes: how many of the recorded episodes of each seed to play (default: all).
 
     Raises:
         UsageError: a row has no policies of them, or their file is missing, damaged or of another
             row.
     """
-    return [_read(cell, leaderboard) for cell in cells]
+    return [_read(cell, leaderboard, episodes) for cell in cells]
 
 
-def _read(cell: RecordedCell, leaderboard: Path) -> Replay:
+def _read(cell: RecordedCell, leaderboard: Path, episodes: int | None) -> Replay:
     assert cell.entry is not None
     path = policies_file(cell.entry, leaderboard)
     policies = read_policies(cell.entry, path)
-    chosen = {seed: policies[seed] for seed in cell.chosen if seed in policies}
+    chosen = {
+        seed: policies[seed] | {name: policies[seed][name][:episodes] for name in EPISODES}
+        for seed in cell.chosen
+        if seed in policies
+    }
     if not chosen:
         seeds = ", ".join(map(str, cell.chosen))
         raise UsageError(f"{path} lacks seed {seeds}; expected one of {sorted(policies)}")
     missing = tuple(seed for seed in cell.chosen if seed not in chosen)
-    return Replay(replace(cell, chosen=tuple(chosen)), chosen, missing)
+    is_whole = all(len(policies[s]["lengths"]) == len(chosen[s]["lengths"]) for s in chosen)
+    return Replay(replace(cell, chosen=tuple(chosen)), chosen, missing, is_whole)
 
 
 def play_again(
@@ -93,18 +112,17 @@ def play_again(
     ``episode_timeout`` seconds. UsageError if arrays do not fit their row.
     """
     for each in replays:
-        announce(_verdict(each.cell, each.policies, pool, episode_timeout))
+        announce(_verdict(each, pool, episode_timeout))
 
 
-def _verdict(
-    cell: RecordedCell, policies: dict[int, Arrays], pool: Engine, episode_timeout: float | None
-) -> Verification:
+def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Verification:
+    cell = replay.cell
     reruns, problems, p_values = [], [], []
-    for seed in cell.chosen:
-        arrays = policies[seed]
+    for seed, arrays in replay.policies.items():
         try:
             with episode_limit(pool, episode_timeout):
-                score = published_policy(cell.cell.trial_spec(seed), arrays).play(pool)
+                policy = published_policy(cell.cell.trial_spec(seed), arrays)
+                score = policy.play(pool, len(arrays["returns"]))
         except TrainingError as error:
             problems.append(f"seed {seed}: {error}")
             continue
@@ -130,5 +148,5 @@ def _verdict(
         problem="; ".join(problems),
         p_value=p_value,
         contradiction="" if changed or not p_values else SAME,
-        compared="every return",
+        compared="every return" if replay.is_whole else "the first returns",
     )

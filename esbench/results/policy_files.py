@@ -37,7 +37,7 @@ LEAST_SCALE: Final = 1e-100  # its square has a reciprocal
 
 _FLOAT32: Final = np.dtype(np.float32)
 _FLOAT64: Final = np.dtype(np.float64)
-_EPISODES: Final = ("returns", "lengths")
+EPISODES: Final = ("returns", "lengths")
 _ROW: Final = re.compile(
     r"((?:[\w:.-]+/)?[\w:.-]+-v\d+/[^/]+?)(?:/seed-(\d{1,18}))?|(?:esbench/)?[\w:.-]+-v\d+"
 )
@@ -142,11 +142,11 @@ def _row_in(content: bytes) -> object:
 def _required(entry: Entry) -> list[str]:
     """The names of the arrays that each seed of a row has."""
     if entry.is_agent:
-        return [*_EPISODES]
+        return [*EPISODES]
     settings = entry.spec["policy"]["settings"]
     normalizer = ["mean", "scale"] * bool(settings.get("normalize_observations"))
     reference = ["reference"] * bool(settings.get("virtual_batch_norm"))
-    return ["parameters", *normalizer, *reference, *_EPISODES]
+    return ["parameters", *normalizer, *reference, *EPISODES]
 
 
 def _known(entry: Entry) -> list[str]:

@@ -267,6 +267,30 @@ def test_the_command_plays_the_policies_of_a_file_a_sample_or_all(
     assert esbench("verify", "--replay", "--trust", str(path))[0] == 2
 
 
+def test_the_first_episodes_can_be_played_alone(esbench: Run, board: Path) -> None:
+    (path,) = board.glob("*.json")
+    (policies,) = policies_folder(board).iterdir()
+    replay = ["verify", "--replay", "--trust", str(path)]
+    recorded = read_entry(path).spec["evaluation"]["episodes"]
+    for episodes, words in (
+        ("2", "8 held-out episodes of"), ("1", "identical: 4 trials, the first returns"),
+        (str(recorded + 1), "identical: 4 trials, every return"),
+    ):  # fmt: skip
+        code, out, err = esbench(*replay, "--episodes", episodes)
+        assert (code, words in " ".join(out.split())) == (0, True), out + err
+    for wrong in (["--episodes", "0"], ["--episodes", "-1"], ["--episodes", "two"]):
+        code, _, error = esbench(*replay, *wrong)
+        assert (code, "episodes" in error) == (2, True)
+    code, _, error = esbench("verify", "--sample", "1", "--episodes", "2")
+    assert (code, error.count("\n"), "--replay" in error) == (2, 1, True)
+    arrays = load_file(policies)
+    arrays["1.parameters"] = -arrays["1.parameters"]
+    save_file(arrays, policies, {"row": read_entry(path).name})
+    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
+    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    assert esbench(*replay, "--episodes", "2")[0] == 1
+
+
 @pytest.mark.parametrize(
     ("level", "numpy", "outcome"),
     [
@@ -382,11 +406,11 @@ def test_training_starts_from_the_policy_of_a_row(
         assert min(each["count"] for each in state["statistics"].values()) >= steps
 
 
-def test_a_random_published_policy_plays_its_episodes(esbench: Run) -> None:
+def test_random_published_policies_play_their_episodes(esbench: Run) -> None:
     seed = str(secrets.randbelow(2**31))  # others in every run
-    board = ["--leaderboard", str(PUBLISHED)]
-    code, out, err = esbench("verify", "--replay", "--sample", "1", "--seed", seed, *board)
-    assert code == 0, f"--seed {seed}: {out}{err}"  # with the name of the row
+    chosen = ["--sample", "3", "--seed", seed, "--episodes", "20", "--leaderboard", str(PUBLISHED)]
+    code, out, err = esbench("verify", "--replay", *chosen)
+    assert code == 0, f"--seed {seed}: {out}{err}"  # with the names of the rows
 
 
 def test_the_published_policies_are_small_and_those_of_the_rows() -> None:
