@@ -242,7 +242,7 @@ def test_the_leaderboard_filters_sorts_and_shows_films(browser: Browser, board: 
         table.get_by_role("button", name="replay").click()
         command = table.locator("[data-copy]").get_attribute("data-copy") or ""
         assert command.startswith("esbench verify --replay ")
-        assert table.get_by_role("button", name="copied").is_visible()
+        table.get_by_role("button", name="copied").wait_for()
         table.get_by_role("link", name="film").click()
         film = page.locator(".made figure img")
         film.scroll_into_view_if_needed()
