@@ -39,6 +39,7 @@ from esbench.video.render_trial import FilmLimits, frame_rate, render_policy
 # The first that gives a small file. The floor of MuJoCo, which moves, needs the last ones.
 LIMITS = (FilmLimits(10, 25, 320), FilmLimits(7, 10, 240), FilmLimits(6, 8, 200))
 FAST = 4  # times the speed of the episode
+LONGEST = 60  # seconds of a film that shows a whole episode
 LEADERBOARD = Path(__file__).parent.parent / "results" / "leaderboard"
 
 
@@ -104,9 +105,10 @@ def limits_to_try(steps: int, fps: float) -> list[FilmLimits]:
     The end of an episode may be what it is about, so one that is too long at its speed is shown
     fast, if the film has its end then.
     """
-    first = LIMITS[0]
-    is_fast = first.seconds * fps < steps <= FAST * first.seconds * fps
-    return [*[replace(first, speed=FAST)] * is_fast, *LIMITS]
+    first, seconds = LIMITS[0], steps / (FAST * fps)
+    is_fast = first.seconds * fps < steps and seconds <= LONGEST
+    fast = replace(first, speed=FAST, seconds=max(first.seconds, seconds))
+    return [*[fast] * is_fast, *LIMITS]
 
 
 def make_film(entry: Entry, pick: Pick, leaderboard: Path) -> Film:
