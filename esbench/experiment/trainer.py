@@ -213,13 +213,13 @@ class Trainer(ABC):
                     if self.shown is not None:
                         self._callbacks.insert(0, stack.enter_context(self.shown(self, self._pool)))
                     self._train(limit)
-        except KeyboardInterrupt:
+            self.save()
+        except KeyboardInterrupt:  # also one that has interrupted a checkpoint
             try:
                 self.save()
             except USER_CODE_ERRORS as error:  # a full disk, or a search's own
                 self._pool.notice(f"the latest state is not saved: {message_of(error)}")
             raise
-        self.save()
 
     @final
     def _ends_with(self, record: GenerationRecord) -> bool:

@@ -10,6 +10,9 @@ import pytest
 from command_line import Run, execute, python, working_in
 from fake_trials import outcome
 
+from esbench import make_trainer
+from esbench.store.checkpoints import Checkpoints
+
 ARGUMENTS = [
     "run", "--env", "doubles:Walk-v0", "--algorithm", "openai_es", "--seeds", "0",
     "--env-steps", "9000", "--out", "out", "--quiet",
@@ -113,3 +116,23 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert list(out.rglob("state.json"))  # written on the way out
     assert esbench(*ARGUMENTS, "--workers", "0")[0] == 0
     assert outcome(out) == uninterrupted
+
+
+def test_an_interrupted_checkpoint_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = Checkpoints.save, []
+
+    def interrupted(*arguments: Any) -> None:
+        written.append(arguments)
+        if len(written) == 1:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    monkeypatch.setattr(Checkpoints, "save", interrupted)
+    trainer = make_trainer(
+        "snes", env="doubles:Walk-v0", budget={"generations": 2}, workers=0, out=tmp_path / "out",
+    )  # fmt: skip
+    with trainer, pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert any(tmp_path.rglob("state.json"))
