@@ -117,6 +117,7 @@ def test_an_episode_is_shown_fast_if_that_shows_its_end(
 ) -> None:
     limits = films.limits_to_try(steps, fps)
     assert [each.speed for each in limits] == speeds
+    assert all(each.seconds * each.speed * fps >= steps for each in limits if each.speed > 1)
     assert len({*limits}) == len(limits)  # no film is made twice
 
 
