@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median
 
+from comparisons import compared, expected, without_chosen
 from internals import (
     BEST,
     NONE,
@@ -72,6 +73,7 @@ def parts(
     ]
     best = {environment: combined(own) for environment, own in groups.items()}
     linear = [suite for suite in suites if suite.name in LINEAR]
+    entries = [each.entry for own in best.values() for each in own]
     found = {
         f"overall-{name}": overall_table(linear, environments)
         for name, environments in GROUPS.items()
@@ -83,7 +85,10 @@ def parts(
         "tuning": tuning(suites),
         "published-settings": published_settings(suites),
         "ppo": beside_agents(best),
-        "thresholds": threshold_table([each.entry for own in best.values() for each in own]),
+        "thresholds": threshold_table(entries),
+        "compared": compared(entries),
+        "without-chosen": without_chosen(entries),
+        "expected": expected(linear, [*GROUPS["control"], *GROUPS["mujoco"]], best),
     }
     return {f"parts/{name}": (text or f"{NOT_RUN}") + "\n" for name, text in found.items()}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import results_pages
+from comparisons import CHOSEN_ON, EXPECTED, PAIRS, expected
 from fake_entries import fake_suite
 from results_pages import films_text
 from results_parts import best_table, overall_table, tuning
@@ -29,6 +30,8 @@ from esbench.publish.leaderboard.suites import (
 )
 from esbench.results.entries import Entry, as_file
 from esbench.results.statistics.estimates import iqm
+
+LEADERBOARD = Path(__file__).parents[2] / "results" / "leaderboard"
 
 
 @pytest.fixture(scope="module")
@@ -288,3 +291,21 @@ def test_two_labels_with_one_page_are_refused(second: str) -> None:
     with pytest.raises(UsageError, match="expected labels that differ"):
         results_pages.distinct_pages(pages)
     assert len({*distinct_names(["a/b", second, "c"]).values()}) == 3
+
+
+def test_rows_that_pages_compare_are_on_the_leaderboard() -> None:
+    files = {path.stem for path in LEADERBOARD.glob("*.json")}
+    assert {name for _, *pair in PAIRS for name in pair} | set(CHOSEN_ON) <= files
+
+
+def test_expected_scores_name_the_best_rows_of_each_environment() -> None:
+    suite = read_suite("mujoco", fake_suite("mujoco"))
+    rows = {environment: suite_results(suite, environment) for environment in suite.environments}
+    lines = expected([suite], suite.environments, rows).splitlines()[3:]
+    assert [line.split(" | ")[0].strip("| ") for line in lines] == list(suite.environments)
+    for line, own in zip(lines, rows.values(), strict=True):
+        scores = {each.entry.cell.algorithm: format_number(each.cell.score) for each in own}
+        cells = line.split(" | ")
+        assert cells[3:5] == [scores[name] for name in EXPECTED]
+        best = own[0]
+        assert cells[5].startswith(f"{format_number(best.cell.score)} `{best.cell.algorithm}`")
