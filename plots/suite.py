@@ -2,8 +2,8 @@
 
     python plots/suite.py SUITE [LEADERBOARD] [OUT]
 
-writes ``SUITE-NAME.png`` beside this file, or to the folder OUT, for every figure. LEADERBOARD is
-``results/leaderboard`` unless it is named.
+writes ``SUITE-NAME.png`` for every figure to the folder OUT, by default the current one.
+LEADERBOARD is ``results/leaderboard`` unless it is named.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from esbench.publish.figures.drawing import Output
 from esbench.publish.leaderboard.suites import read_suite, suite_drawings, suite_names
 from esbench.results.entries import read_leaderboard
 
-HERE = Path(__file__).parent
-LEADERBOARD = HERE.parent / "results" / "leaderboard"
+LEADERBOARD = Path(__file__).parents[1] / "results" / "leaderboard"
 
 
-def draw(name: str, leaderboard: Path = LEADERBOARD, out: Path = HERE) -> list[Path]:
+def draw(name: str, leaderboard: Path = LEADERBOARD, out: Path = Path()) -> list[Path]:
     """Write the figures and return their files; UsageError if the suite has no entry."""
     drawings = suite_drawings(read_suite(name, read_leaderboard(leaderboard)))
     out.mkdir(parents=True, exist_ok=True)
