@@ -1,3 +1,4 @@
+import json
 import re
 import shlex
 import shutil
@@ -63,6 +64,17 @@ def test_the_rows_of_the_results_are_those_of_the_leaderboard(esbench: Run) -> N
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert code == 0
     assert "\n".join(table) in README
+
+
+def test_scores_of_the_best_searches_are_those_of_the_leaderboard(esbench: Run) -> None:
+    (sentence,) = re.findall(
+        r"On HalfCheetah and Walker2d, the\s+best .* score (.*) and (.*)\.", README
+    )
+    for text, name in zip(sentence, ("HalfCheetah-v5", "Walker2d-v5"), strict=True):
+        folder = str(ROOT / "results" / "leaderboard")
+        _, out, _ = esbench("leaderboard", folder, "--env", name, "--format", "json")
+        scores = [row["score"] for row in json.loads(out)["rows"] if row["algorithm"] != "ppo"]
+        assert text == f"{max(scores):,.0f}"
 
 
 def test_the_grid_is_valid(tmp_path: Path) -> None:
