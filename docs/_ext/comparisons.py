@@ -113,18 +113,18 @@ def expected(
                 format_steps(shown.entry.spec["budget"]["env_steps"]),
                 format_number(shown.cell.random_score),
                 *(format_number(own[algorithm].cell.score) for algorithm in EXPECTED),
-                best_words(best[name]),
+                best_words(best[name], shown.suite),
                 format_duration(shown.cell.mean_cost("cpu_time_s")),
             ]
         )
     names = list(map(markdown_code, EXPECTED))
     numbers = ["Steps", "Random actions", *names, f"CPU time of {names[0]} per seed"]
     headings = ["Environment", *numbers[:-1], "Best rows", numbers[-1]]
-    return f"{{.results}}\n{markdown_table(headings, lines, numbers=numbers)}"
+    return markdown_table(headings, lines, numbers=numbers)
 
 
-def best_words(rows: Sequence[Result]) -> str:
-    """The best row, and the best search if that is an agent."""
+def best_words(rows: Sequence[Result], suite: str) -> str:
+    """The best row, and the best search if that is an agent; suites other than this are named."""
     best = [each for each in rows if each.cell.score == rows[0].cell.score]
     if len(best) > 1:
         return f"{format_number(best[0].cell.score)} ({len(best)} rows)"
@@ -132,6 +132,6 @@ def best_words(rows: Sequence[Result]) -> str:
         best += [each for each in rows if not each.cell.is_agent][:1]
     return ", ".join(
         f"{format_number(each.cell.score)} {markdown_code(each.entry.cell.algorithm)}"
-        + (f" ({each.suite})" if each.suite else "")
+        + (f" ({each.suite})" if each.suite not in {"", suite} else "")
         for each in best
     )
