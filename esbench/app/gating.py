@@ -393,7 +393,8 @@ def submit(
     from esbench.results.entries import read_entry
 
     show = display or PlainDisplay()
-    written = write_files(Path(folder), Path(out), trust)
+    with show.working("playing held-out episodes again") as tell:
+        written = write_files(Path(folder), Path(out), trust, tell)
     for path, action in written.items():
         show.say(f"{action}: {path}")
         for caution in cautions(read_entry(path)):

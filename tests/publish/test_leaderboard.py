@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Run, files
+from command_line import Run, execute, files, working_in
 from fake_entries import fake_suite
 from fake_trials import edit, reseal, set_digest
 from safetensors.numpy import load_file, save_file
 from scipy.stats import trim_mean
-from trained_cell import Rewrite, every_run, raise_scores
+from trained_cell import TRAIN, Rewrite, every_run, raise_scores
 from typer.main import get_command
 
 from esbench.cli.app import app
@@ -322,6 +322,25 @@ def test_a_file_with_other_results_of_a_seed_is_not_extended(
     before = files(board)
     with pytest.raises(UsageError, match="seed 1 has .* results of the file, .* digest 000"):
         submit(trained, board)
+    assert files(board) == before
+
+
+def test_every_file_with_other_results_is_named(trained: Path, tmp_path: Path) -> None:
+    board = tmp_path / "board"
+    with working_in(tmp_path):
+        second = [word.replace("openai_es", "snes") for word in TRAIN]
+        assert execute(*second, "--seeds", "0-2") == 0
+    told: list[str] = []
+    first, other = submit(tmp_path / "out", board, tell=told.append)
+    assert told == ["0 of 2 rows", "1 of 2 rows"]
+    for path in (first, other):
+        content = json.loads(path.read_bytes())
+        content["cell"]["trials"][0]["last_digest"] = "0" * 64
+        content.pop(SEAL)
+        path.write_bytes(as_file(parse(Entry, content, "file")))
+    before = files(board)
+    with pytest.raises(UsageError, match=f"{first}: seed 0 has .* {other.name}"):
+        submit(tmp_path / "out", board)
     assert files(board) == before
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -74,12 +74,14 @@ class SubmitAction(StrEnum):
     UNCHANGED = "unchanged"
 
 
-def submit(root: Path, out: Path, trusted: bool = False) -> dict[Path, SubmitAction]:
+def submit(
+    root: Path, out: Path, trusted: bool = False, tell: Callable[[str], None] | None = None
+) -> dict[Path, SubmitAction]:
     """Write one file to ``out`` per cell of the trials below ``root``; all cells are checked first.
 
     Final policies play their held-out episodes again where versions and processor are those of
     training. Seeds that the file of a cell lacks are added to it. ``trusted`` is whether the user
-    trusts the code that the trials name.
+    trusts the code that the trials name. ``tell`` is given how many cells are checked.
 
     Raises:
         UsageError: a trial is not done, is damaged, went far beyond its budget, or does not agree
@@ -92,9 +94,13 @@ def submit(root: Path, out: Path, trusted: bool = False) -> dict[Path, SubmitAct
     require_trusted([cell.spec for cell in found], root, trusted)
     require_folder(out)
     with WorkerPool() as pool:
-        entries = [make_entry(cell, pool) for cell in found]
+        entries: list[tuple[Entry, dict[int, Arrays]]] = []
+        for cell in found:
+            if tell:
+                tell(f"{len(entries)} of {counted(len(found), 'row')}")
+            entries.append(make_entry(cell, pool))
     with only_writer(out):
-        planned = [_planned(entry, policies, out) for entry, policies in entries]
+        planned = _all_planned(entries, out)
         for plan in planned:
             for path, content in plan.contents.items():
                 write_bytes(path, content)
@@ -243,6 +249,21 @@ class _Plan:
     path: Path
     contents: dict[Path, bytes]
     action: SubmitAction
+
+
+def _all_planned(entries: Sequence[tuple[Entry, dict[int, Arrays]]], out: Path) -> list[_Plan]:
+    """What is written for all entries; UsageError as ``submit``, with every file that differs."""
+    planned, refused = [], {}
+    for entry, policies in entries:
+        try:
+            planned.append(_planned(entry, policies, out))
+        except UsageError as error:
+            refused[entry.file_name] = error
+    if refused:
+        first, *others = refused
+        also = f"; refused as well: {', '.join(others)}" if others else ""
+        raise UsageError(f"{refused[first]}{also}")
+    return planned
 
 
 def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
