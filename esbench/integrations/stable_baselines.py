@@ -31,6 +31,7 @@ from esbench.integrations.stable_baselines_settings import StableBaselinesSettin
 
 stable_baselines3: Any = LazyModule("stable_baselines3")
 sb3_vec_env: Any = LazyModule("stable_baselines3.common.vec_env")
+sb3_logger: Any = LazyModule("stable_baselines3.common.logger")
 sb3_noise: Any = LazyModule("stable_baselines3.common.noise")
 sb3_preprocessing: Any = LazyModule("stable_baselines3.common.preprocessing")
 sb3_contrib: Any = LazyModule("sb3_contrib")
@@ -132,6 +133,7 @@ class StableBaselines(WeightedAgent, ABC):
     def learn(self, env_steps: int) -> None:
         """Call the library's ``learn``, in new episodes."""
         self._model._last_obs = None  # an earlier call may have been left within a step
+        self._model.set_logger(sb3_logger.Logger(None, []))  # its own one makes a folder
         with self._computing():
             # Without an interval, the library keeps what it logs, and does not clear it.
             self._model.learn(env_steps, log_interval=None, reset_num_timesteps=False)

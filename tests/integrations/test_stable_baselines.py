@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -207,6 +208,16 @@ def test_a2c_is_that_of_the_library_alone(pool: WorkerPool) -> None:
     alone = stable_baselines3.A2C("MlpPolicy", env, seed=0, device="cpu").learn(100)
     for key, values in alone.policy.state_dict().items():
         np.testing.assert_allclose(ours[key].numpy(), values.numpy(), atol=1e-6)
+
+
+def test_training_leaves_no_folder_of_logs(
+    pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with AgentTrainer(trial_of("a2c", steps=100).spec, pool) as trainer:
+        trainer.train()
+        assert cast(StableBaselines, trainer.agent).losses()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_pause_does_not_shorten_a_schedule(pool: WorkerPool) -> None:
