@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import results_pages
-from comparisons import CHOSEN_ON, EXPECTED, PAIRS, expected
+from comparisons import CHOSEN_ON, EXPECTED, PAIRS, compared, expected, without_chosen
 from fake_entries import fake_suite
 from results_pages import films_text
 from results_parts import best_table, overall_table, tuning
 from results_tables import environment_table, suite_results
+from scipy.stats import permutation_test, trim_mean
 from suite import draw
 
+from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError
 from esbench.core.files import distinct_names, safe_name
 from esbench.core.settings import Table
@@ -28,7 +31,7 @@ from esbench.publish.leaderboard.suites import (
     suite_drawings,
     suite_names,
 )
-from esbench.results.entries import Entry, as_file
+from esbench.results.entries import Entry, as_file, read_entry
 from esbench.results.statistics.estimates import iqm
 
 LEADERBOARD = Path(__file__).parents[2] / "results" / "leaderboard"
@@ -293,19 +296,43 @@ def test_two_labels_with_one_page_are_refused(second: str) -> None:
     assert len({*distinct_names(["a/b", second, "c"]).values()}) == 3
 
 
-def test_rows_that_pages_compare_are_on_the_leaderboard() -> None:
-    files = {path.stem for path in LEADERBOARD.glob("*.json")}
-    assert {name for _, *pair in PAIRS for name in pair} | set(CHOSEN_ON) <= files
+def cells_of(table: str) -> list[list[str]]:
+    """The cells of the rows of a Markdown table."""
+    rows = table.removeprefix("{.results}\n").splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+def test_compared_rows_have_their_scores_and_an_exact_p_value() -> None:
+    names = {*CHOSEN_ON, *(name for _, *pair in PAIRS for name in pair)}
+    entries = [read_entry(LEADERBOARD / f"{name}.json") for name in sorted(names)]
+    scores = {each.file_name.removesuffix(".json"): np.array(each.scores) for each in entries}
+
+    lines = cells_of(compared(entries))
+    assert len(lines) == len(PAIRS)
+    for line, (_, *pair) in zip(lines, PAIRS, strict=True):
+        assert line[2:4] == [format_number(trim_mean(scores[name], 0.25)) for name in pair]
+        test = permutation_test([scores[name] for name in pair], mean_difference, rng=0)
+        printed = 0.0 if line[4].startswith("<") else float(line[4])
+        assert printed == pytest.approx(test.pvalue, abs=0.02)
+
+    lines = cells_of(without_chosen(entries))
+    assert len(lines) == len(CHOSEN_ON)
+    for line, (name, seeds) in zip(lines, CHOSEN_ON.items(), strict=True):
+        rest = np.delete(scores[name], seeds)  # whose seeds begin at 0
+        assert line[2:] == [format_number(trim_mean(x, 0.25)) for x in (scores[name], rest)]
+
+
+def mean_difference(first: Floats, second: Floats) -> float:
+    return float(first.mean() - second.mean())
 
 
 def test_expected_scores_name_the_best_rows_of_each_environment() -> None:
     suite = read_suite("mujoco", fake_suite("mujoco"))
     rows = {environment: suite_results(suite, environment) for environment in suite.environments}
-    lines = expected([suite], suite.environments, rows).splitlines()[2:]
-    assert [line.split(" | ")[0].strip("| ") for line in lines] == list(suite.environments)
-    for line, own in zip(lines, rows.values(), strict=True):
+    lines = cells_of(expected([suite], suite.environments, rows))
+    assert [cells[0] for cells in lines] == list(suite.environments)
+    for cells, own in zip(lines, rows.values(), strict=True):
         scores = {each.entry.cell.algorithm: format_number(each.cell.score) for each in own}
-        cells = line.split(" | ")
         assert cells[3:5] == [scores[name] for name in EXPECTED]
         best = own[0]
         assert cells[5].startswith(f"{format_number(best.cell.score)} `{best.cell.algorithm}`")
