@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import results_pages
-from comparisons import CHOSEN_ON, EXPECTED, PAIRS, compared, expected, without_chosen
+from comparisons import CHOSEN_ON, EXPECTED, PAIRS, best_words, compared, expected, without_chosen
 from fake_entries import fake_suite
 from results_pages import films_text
 from results_parts import best_table, overall_table, tuning
-from results_tables import environment_table, suite_results
+from results_tables import environment_table, results, suite_results
 from scipy.stats import permutation_test, trim_mean
 from suite import draw
 
@@ -294,6 +294,18 @@ def test_two_labels_with_one_page_are_refused(second: str) -> None:
     with pytest.raises(UsageError, match="expected labels that differ"):
         results_pages.distinct_pages(pages)
     assert len({*distinct_names(["a/b", second, "c"]).values()}) == 3
+
+
+def test_the_best_search_is_named_beside_an_agent_that_is_better() -> None:
+    names = ("Walker2d-v5-csa_es-b76f0e4c", "Walker2d-v5-ppo-e77f7cf6", "Walker2d-v5-snes-2dbded68")
+    csa_es, ppo, snes = (read_entry(LEADERBOARD / f"{name}.json") for name in names)
+    texts = [
+        f"{format_number(trim_mean(each.scores, 0.25))} `{each.cell.algorithm}`"
+        for each in (ppo, csa_es, snes)
+    ]
+    assert best_words(results([snes, csa_es, ppo], {}, {}), "") == ", ".join(texts[:2])
+    assert best_words(results([snes, csa_es], {}, {}), "") == texts[1]
+    assert best_words(results([snes], {}, {}, "mujoco"), "control") == f"{texts[2]} (mujoco)"
 
 
 def cells_of(table: str) -> list[list[str]]:
