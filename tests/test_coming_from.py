@@ -1,8 +1,9 @@
 """The names and the differences on the page for users of other libraries."""
 
 import re
-from pathlib import Path
 from typing import Any
+
+from checkout import ROOT
 
 import esbench
 from esbench.algorithms.base import ALGORITHMS
@@ -11,7 +12,7 @@ from esbench.grids.trial_spec import BudgetSpec, trainer_settings
 from esbench.policies.policy import POLICIES
 from esbench.store.generation_record import GenerationRecord
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "coming-from.md"
+PAGE = ROOT / "docs" / "how-to" / "coming-from.md"
 P, N, SIGMA = 5, 40, 0.05
 
 

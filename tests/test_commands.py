@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from checkout import LEADERBOARD
 from command_line import Run
 from fake_trials import write_scores
 from PIL import Image
@@ -218,9 +219,8 @@ def test_functions_read_what_commands_print(scores: Path, tmp_path: Path, esbenc
     levels = [trial["level"] for trial in printed("diagnose", str(scores))["trials"]]
     assert [each.level for each in package.diagnose(scores)] == levels
     assert package.report(scores, out=tmp_path / "report.html").stat().st_size > 10_000
-    place = Path(__file__).parents[1] / "results" / "leaderboard"
-    best = package.leaderboard(place, env="Hopper-v5", best=True)
-    rows = printed("leaderboard", str(place), "--env", "Hopper-v5", "--best")["rows"]
+    best = package.leaderboard(LEADERBOARD, env="Hopper-v5", best=True)
+    rows = printed("leaderboard", str(LEADERBOARD), "--env", "Hopper-v5", "--best")["rows"]
     assert best["algorithm"].tolist() == [row["algorithm"] for row in rows]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, is_typeddict
 
 import pytest
+from checkout import ROOT
 
 import esbench
 from esbench.algorithms.base import Algorithm
@@ -18,7 +19,7 @@ from esbench.algorithms.base import Algorithm
 SOURCE = Path(esbench.__file__).parent
 FILES = sorted(path for path in SOURCE.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-BREAKS = Path(__file__).parents[1] / ".ci" / "breaks.toml"
+BREAKS = ROOT / ".ci" / "breaks.toml"
 # Files of a trial's folder.
 RESULT_FILES = {"trial.json", "metrics.jsonl", "members.jsonl.gz", "result.json", "checkpoint.json"}
 
@@ -140,5 +141,5 @@ def test_only_store_names_the_files_of_a_trial() -> None:
 @pytest.mark.skipif(not BREAKS.exists(), reason="a source distribution is without .ci")
 def test_the_text_of_a_deliberate_break_is_in_its_file_once() -> None:
     for entry in tomllib.loads(BREAKS.read_text(encoding="utf-8"))["break"]:
-        text = (BREAKS.parents[1] / entry["file"]).read_text(encoding="utf-8")
+        text = (ROOT / entry["file"]).read_text(encoding="utf-8")
         assert text.count(entry["old_text"]) == 1, entry["id"]

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from command_line import Run
 
 import esbench as package
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "other-libraries.md"
+PAGE = ROOT / "docs" / "how-to" / "other-libraries.md"
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from checkout import LEADERBOARD, ROOT
 from command_line import Run, finished
 
 from esbench.core.files import read_toml
 from esbench.experiment.trials import grid_trials
 from esbench.grids.grid_file import parse_grid
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -60,7 +60,7 @@ def test_what_its_commands_write_is_ignored_by_git(tmp_path: Path) -> None:
 
 def test_the_rows_of_the_results_are_those_of_the_leaderboard(esbench: Run) -> None:
     (command,) = re.findall(r"<!-- esbench (leaderboard .*) -->", README)
-    code, out, _ = esbench(*shlex.split(command), str(ROOT / "results" / "leaderboard"))
+    code, out, _ = esbench(*shlex.split(command), str(LEADERBOARD))
     table = [line for line in out.splitlines() if line.startswith("|")]
     assert code == 0
     assert "\n".join(table) in README
@@ -71,8 +71,7 @@ def test_scores_of_the_best_searches_are_those_of_the_leaderboard(esbench: Run) 
         r"On HalfCheetah and Walker2d, the\s+best .* score (.*) and (.*)\.", README
     )
     for text, name in zip(sentence, ("HalfCheetah-v5", "Walker2d-v5"), strict=True):
-        folder = str(ROOT / "results" / "leaderboard")
-        _, out, _ = esbench("leaderboard", folder, "--env", name, "--format", "json")
+        _, out, _ = esbench("leaderboard", str(LEADERBOARD), "--env", name, "--format", "json")
         scores = [row["score"] for row in json.loads(out)["rows"] if row["algorithm"] != "ppo"]
         assert text == f"{max(scores):,.0f}"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 ARTIFACT = "https://github.test/o/r/artifacts/7"
 STATUS = re.compile(r"!?(?:success|failure|cancelled|always)\(\)")
 NAME = re.compile(r"\b(?:inputs|steps|github)(?:\.[\w-]+)+")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import results_pages
+from checkout import ROOT
 from fake_entries import fake_suite
 from hostile_texts import HOSTILE
 from programs import chromium
@@ -17,7 +18,7 @@ from esbench.core.escape import one_line
 from esbench.results.entries import Entry, as_file
 
 pytestmark = pytest.mark.skipif("ESBENCH_SITE" not in os.environ, reason="Sphinx is not installed")
-CONF = Path(__file__).parents[2] / "docs" / "conf.py"
+CONF = ROOT / "docs" / "conf.py"
 HARMLESS = [f"text {number}" for number in range(len(HOSTILE))]
 HARMLESS_LABELS = ("one", "two", "three")
 LABELS = ("../../<b>`label`|x](y)", "{include} /etc/passwd", "index of @all #1 $x$")

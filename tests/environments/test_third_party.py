@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from checkout import ROOT
 from command_line import finished
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "other-environments.md"
+PAGE: Final = ROOT / "docs" / "how-to" / "other-environments.md"
 MISSION: Final = "minigrid.wrappers:ImgObsWrapper"
 NEW: Final = "esbench.environments.wrappers:NewInstance"
 # Name, module that it needs, wrapper, and the first version of mujoco with which it fails.

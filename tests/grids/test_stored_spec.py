@@ -1,17 +1,16 @@
 """The numbers of a file that others wrote have limits, which no published trial comes near."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import LEADERBOARD
 
 from esbench.core.errors import UsageError
 from esbench.grids.stored_spec import require_possible, stored_spec
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.entries import read_leaderboard
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 HUGE = 10**13
 STACK = {"wrapper": "gymnasium.wrappers:FrameStackObservation", "stack_size": HUGE}
 WIDE = {"wrapper": "gymnasium.wrappers:ReshapeObservation", "shape": [HUGE, 1]}
@@ -106,7 +105,7 @@ def test_a_run_has_the_steps_of_its_budget_and_of_every_episode(
 
 
 def test_what_is_published_is_possible() -> None:
-    for entry in read_leaderboard(PUBLISHED):
+    for entry in read_leaderboard(LEADERBOARD):
         cell = entry.to_cell()
         spec = cell.trial_spec(0)
         for run in cell.runs:

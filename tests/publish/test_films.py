@@ -7,6 +7,7 @@ from pathlib import Path
 import films
 import numpy as np
 import pytest
+from checkout import LEADERBOARD
 from PIL import Image
 
 from esbench.core.errors import UsageError
@@ -24,7 +25,6 @@ from esbench.results.policy_files import find_episode, find_policies, policies_f
 from esbench.results.statistics.estimates import Pick
 from esbench.video.render_trial import FilmLimits
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 ROWS = ("CartPole-v1-random_search-533841cf", "CartPole-v1-cem-de2d9f7e")
 
 
@@ -32,7 +32,7 @@ ROWS = ("CartPole-v1-random_search-533841cf", "CartPole-v1-cem-de2d9f7e")
 def board(tmp_path: Path) -> Path:
     """A leaderboard of two published rows; the second one is better."""
     folder = tmp_path / "leaderboard"
-    for source, suffix in ((PUBLISHED, ".json"), (policies_folder(PUBLISHED), ".safetensors")):
+    for source, suffix in ((LEADERBOARD, ".json"), (policies_folder(LEADERBOARD), ".safetensors")):
         (tmp_path / source.name).mkdir()
         for row in ROWS:
             shutil.copy(source / f"{row}{suffix}", tmp_path / source.name)
@@ -133,18 +133,18 @@ def test_an_episode_is_shown_fast_if_that_shows_its_end(
 )
 def test_a_wrong_file_of_a_film_is_refused(board: Path, name: str, content: bytes) -> None:
     folder = films_folder(board)
-    shutil.copytree(films_folder(PUBLISHED), folder)
+    shutil.copytree(films_folder(LEADERBOARD), folder)
     (folder / name).write_bytes(content)
     with pytest.raises(UsageError, match=name):
         [film_content(film, board) for film in read_films(board)]
 
 
-@pytest.mark.parametrize("film", read_films(PUBLISHED), ids=lambda film: film.file_name)
+@pytest.mark.parametrize("film", read_films(LEADERBOARD), ids=lambda film: film.file_name)
 def test_a_published_film_is_of_its_row_short_and_small(film: Film) -> None:
-    assert film.is_of(entry_of(film, PUBLISHED))
-    returns = find_policies(film.name, PUBLISHED)[1][film.seed]["returns"]
+    assert film.is_of(entry_of(film, LEADERBOARD))
+    returns = find_policies(film.name, LEADERBOARD)[1][film.seed]["returns"]
     assert film.total == returns[film.episode]
-    content = film_content(film, PUBLISHED)
+    content = film_content(film, LEADERBOARD)
     assert len(content) <= MOST_BYTES
     with Image.open(io.BytesIO(content)) as image:
         duration = 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from checkout import ROOT
 from watchers import Watcher
 
 from esbench.algorithms.openai_es import OpenAIES
@@ -24,7 +25,7 @@ from esbench.publish.gate.render_check import sentence
 from esbench.results.baselines import Baseline, freeze, read_baseline
 from esbench.results.statistics.judgment import GateRules, Verdict
 
-BASELINE = Path(__file__).parents[2] / "results" / "baselines" / "ci.json"
+BASELINE = ROOT / "results" / "baselines" / "ci.json"
 Broken: TypeAlias = Callable[..., tuple[CheckReport, CellReport]]
 
 

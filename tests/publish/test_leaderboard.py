@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import LEADERBOARD
 from command_line import Run, execute, files, working_in
 from fake_entries import fake_suite
 from fake_trials import edit, reseal, set_digest
@@ -62,12 +63,10 @@ from esbench.results.entries import (
 )
 from esbench.store.origin import CODE
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
-
 
 @pytest.fixture(scope="module")
 def published() -> list[Entry]:
-    return read_leaderboard(PUBLISHED)
+    return read_leaderboard(LEADERBOARD)
 
 
 # What trials become
@@ -115,7 +114,7 @@ def test_few_digests_are_kept_of_which_many_are_early(count: int) -> None:
 
 def test_published_files_are_written_to_the_same_bytes(published: list[Entry]) -> None:
     for entry in published:
-        assert as_file(entry) == (PUBLISHED / entry.file_name).read_bytes()
+        assert as_file(entry) == (LEADERBOARD / entry.file_name).read_bytes()
 
 
 def test_a_file_has_the_typed_command_and_the_inherited_settings(

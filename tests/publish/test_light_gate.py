@@ -7,10 +7,10 @@ import tomllib
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
+from checkout import ROOT
 from command_line import finished
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parents[2]
 LINES = [
     line
     for line in (ROOT / "gate-requirements.txt").read_text().splitlines()

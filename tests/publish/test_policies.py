@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkout import LEADERBOARD
 from command_line import Run, files
 from safetensors.numpy import load_file, save_file
 
@@ -34,7 +35,6 @@ from esbench.results.entries import LeftOut, as_file, read_entry
 from esbench.results.policy_files import find_policy, policies_folder, read_policies
 
 WALK = "doubles:Walk-v0"
-PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 
 
 @pytest.fixture(scope="module")
@@ -408,21 +408,21 @@ def test_training_starts_from_the_policy_of_a_row(
 
 def test_random_published_policies_play_their_episodes(esbench: Run) -> None:
     seed = str(secrets.randbelow(2**31))  # others in every run
-    chosen = ["--sample", "3", "--seed", seed, "--episodes", "20", "--leaderboard", str(PUBLISHED)]
-    code, out, err = esbench("verify", "--replay", *chosen)
+    chosen = ["--sample", "3", "--seed", seed, "--episodes", "20"]
+    code, out, err = esbench("verify", "--replay", *chosen, "--leaderboard", str(LEADERBOARD))
     assert code == 0, f"--seed {seed}: {out}{err}"  # with the names of the rows
 
 
 def test_the_published_policies_are_small_and_those_of_the_rows() -> None:
-    files = sorted(policies_folder(PUBLISHED).iterdir())
-    rows = {path: read_entry(PUBLISHED / f"{path.stem}.json") for path in files}
+    files = sorted(policies_folder(LEADERBOARD).iterdir())
+    rows = {path: read_entry(LEADERBOARD / f"{path.stem}.json") for path in files}
     assert sum(path.stat().st_size for path in files) < 40e6
     for path, entry in rows.items():
         assert {*read_policies(entry, path)} == {*entry.seeds}
     assert all(
-        (policies_folder(PUBLISHED) / f"{path.stem}.safetensors").exists()
+        (policies_folder(LEADERBOARD) / f"{path.stem}.safetensors").exists()
         == (b'"policies":' in path.read_bytes())
-        for path in PUBLISHED.glob("*.json")
+        for path in LEADERBOARD.glob("*.json")
     )
 
 
@@ -430,10 +430,10 @@ def test_a_name_of_a_row_is_on_one_line_of_a_terminal(
     esbench: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(policies_of_rows, "PLACES", [PUBLISHED])
+    monkeypatch.setattr(policies_of_rows, "PLACES", [LEADERBOARD])
     _, out, _ = esbench("list", "--policies-of", "HalfCheetah-v5")
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("HalfCheetah")]
-    assert listed == [row.name for row in zoo("HalfCheetah-v5", PUBLISHED)]
+    assert listed == [row.name for row in zoo("HalfCheetah-v5", LEADERBOARD)]
 
 
 def test_a_name_of_several_rows_is_that_of_the_best_one() -> None:

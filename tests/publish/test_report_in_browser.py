@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import LEADERBOARD, ROOT
 from fake_entries import fake_suite
 from playwright.sync_api import Browser, Locator, Page
 from programs import chromium
@@ -26,7 +27,6 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 PHONE = {"width": 390, "height": 844}
 
 
@@ -174,11 +174,11 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries[0] = entries[0].model_copy(update={"cell": cell})
     runs = tuple(run.model_copy(update={"best_center": None}) for run in entries[1].runs)
     entries[1] = entries[1].model_copy(update={"runs": runs})
-    film = next(each for each in read_films(PUBLISHED) if each.environment == "CartPole-v1")
-    filmed = read_entry(PUBLISHED / film.row)
-    shutil.copytree(films_folder(PUBLISHED), films_folder(folder))
+    film = next(each for each in read_films(LEADERBOARD) if each.environment == "CartPole-v1")
+    filmed = read_entry(LEADERBOARD / film.row)
+    shutil.copytree(films_folder(LEADERBOARD), films_folder(folder))
     file = folder.with_suffix(".html")
-    reported = read_reported(PUBLISHED.with_name("published"))
+    reported = read_reported(ROOT / "results" / "published")
     file.write_text(as_page(leaderboard_rows([*entries, filmed]), folder, reported))
     return file
 

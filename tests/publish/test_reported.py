@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from checkout import ROOT
 from command_line import Run
 from fake_entries import fake_suite
 
@@ -16,7 +17,7 @@ from esbench.publish.leaderboard.reported_rows import selected_reported
 from esbench.results.entries import Entry, as_file
 from esbench.results.reported_scores import read_reported, task_of
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "published"
+PUBLISHED = ROOT / "results" / "published"
 RL_ZOO = """
 ## Performance of trained agents
 

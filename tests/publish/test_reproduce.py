@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import LEADERBOARD
 from command_line import Run, execute, files, working_in
 from fake_trials import edit, make_trials, reseal, set_digest, write_trial
 from safetensors.numpy import load_file, save_file
@@ -50,7 +51,6 @@ from esbench.results.statistics.significance import p_different
 from esbench.store import provenance
 from esbench.store.origin import CODE
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "leaderboard"
 TRAINS_AGAIN = "esbench.publish.reproduce.train_again"
 WRONG = "0" * 64  # a digest
 IDENTICAL, NO_DIFFERENCE, DIFFERENT, FAILED = RerunOutcome
@@ -296,7 +296,7 @@ def test_a_sample_depends_on_its_seed_alone(board: Path, pool: WorkerPool) -> No
 
 def test_a_published_trial_can_be_trained_again(tmp_path: Path, pool: WorkerPool) -> None:
     """Any trial of the cell with the smallest budget."""
-    contents = {path: json.loads(path.read_text()) for path in PUBLISHED.glob("*.json")}
+    contents = {path: json.loads(path.read_text()) for path in LEADERBOARD.glob("*.json")}
     cheapest = min(contents, key=lambda path: contents[path]["runs"][0]["env_steps"])
     (tmp_path / cheapest.name).write_bytes(cheapest.read_bytes())
     found = sampled(tmp_path, pool)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import results_pages
+from checkout import LEADERBOARD
 from comparisons import CHOSEN_ON, EXPECTED, PAIRS, best_words, compared, expected, without_chosen
 from fake_entries import fake_suite
 from results_pages import films_text
@@ -33,8 +34,6 @@ from esbench.publish.leaderboard.suites import (
 )
 from esbench.results.entries import Entry, as_file, read_entry
 from esbench.results.statistics.estimates import iqm
-
-LEADERBOARD = Path(__file__).parents[2] / "results" / "leaderboard"
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from command_line import finished
 from fake_cells import make_cell
 from fake_trials import COMMAND, edit, make_records, make_trials, write_scores, write_trial
@@ -251,7 +252,7 @@ def test_csv_and_json_have_every_field_in_full_precision() -> None:
     assert (stored["score"], stored["commands"]) == (0.1 + 0.2, ["a, b", "c"])
     assert stored["random_score"] is None
     assert content["footnotes"] == ["a note"]
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "tables-and-figures.md"
+    page = ROOT / "docs" / "how-to" / "tables-and-figures.md"
     assert {*header} <= {*re.findall(r"`(\w+)`", page.read_text(encoding="utf-8"))}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 pytest.importorskip("hatchling")
 
@@ -14,7 +15,6 @@ from esbench import load_policy, policies_of
 from esbench.results import policy_files
 from esbench.results.policy_files import PLACES
 
-ROOT = Path(__file__).parents[2]
 MOST_BYTES = 2_000_000
 
 

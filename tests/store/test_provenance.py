@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from checkout import ROOT
 from command_line import Run, finished
 
 from esbench.core.git import commit_of
@@ -317,7 +318,7 @@ def test_the_code_of_esbench_is_what_training_imports(tmp_path: Path) -> None:
     before = version_after("data.json")
     assert version_after("publish/b.py") == before
     assert version_after("core/a.py") != before
-    layers = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (order,) = (c["layers"] for c in layers["tool"]["importlinter"]["contracts"] if "layers" in c)
     above = order[: order.index("experiment")]
     assert {name for line in above for name in line.split(" | ")} == NOT_IN_TRAINING
