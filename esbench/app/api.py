@@ -194,6 +194,7 @@ def make_trainer(
     from esbench.experiment.run_trial import open_trial
     from esbench.experiment.stored_trainer import make_trainer as make
     from esbench.experiment.trials import checked_trials, latest_start, recording_members
+    from esbench.store.provenance import read_again
 
     if reserved := sorted({"environments", "seeds"} & settings.keys()):
         raise UsageError(
@@ -238,6 +239,7 @@ def make_trainer(
             (trial,) = trials if record is None else recording_members(trials)
             spec = trial.spec
         require_trusted_start([spec], {"trust": trust})
+        read_again([spec])
         pool = owned.enter_context(local_engine(workers, [spec])) if engine is None else engine
         trainer = (
             make(spec, pool) if trial is None else owned.enter_context(open_trial(trial, pool))

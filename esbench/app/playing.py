@@ -142,6 +142,7 @@ def evaluations(
     from esbench.experiment.stored_trainer import evaluate_row, evaluate_trial, keep_best
     from esbench.results.policy_files import is_row_name
     from esbench.store.find_trials import find_trials
+    from esbench.store.provenance import read_again
 
     path = Path(trial)
     if is_row_name(str(trial)) and not every:
@@ -151,7 +152,9 @@ def evaluations(
         return
     _require_no_seed(seed)
     folders = [item.path for item in find_trials(path)] if every else [path]
-    with local_engine(workers, _specs(folders, trust)) as pool:
+    specs = [*_specs(folders, trust)]
+    read_again(specs)
+    with local_engine(workers, specs) as pool:
 
         def score(folder: Path) -> StoredScore:
             stored = evaluate_trial(folder, pool, episodes, generation, which)

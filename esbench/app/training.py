@@ -90,6 +90,7 @@ def run(
     from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.integrations.trackers.tracker import make_tracker
     from esbench.results.data_frames import scores_of
+    from esbench.store.provenance import read_again
 
     require_main_process()
     chosen, at_once = engine_choice(options), options.get("at_once")
@@ -106,6 +107,7 @@ def run(
     missing = skip_missing(grid, options)
     root, trials = open_trials(grid, options, keep, record is not None)
     require_trusted_start([trial.spec for trial in trials], options)
+    read_again(trial.spec for trial in trials)
     require_same_code(trials)
     trackers = {name: make_tracker(name, root) for name in listed(track)}
     train(
@@ -373,6 +375,7 @@ def tune(
     from esbench.experiment.trials import latest_start
     from esbench.grids.compose import parse_seeds
     from esbench.grids.expand import expanded
+    from esbench.store.provenance import read_again
     from esbench.tuning.study import RUNGS, Search, open_studies
     from esbench.tuning.summary import draw_tuning, summarize, write_best
 
@@ -393,6 +396,7 @@ def tune(
     specs = [each.spec for each in labeled]
     schedule((), local_engine(workers, specs).size, at_once)  # refuses wrong numbers in time
     require_trusted_start(specs[:1], options)
+    read_again(specs)
     studies = open_studies(typed, source, search, root, storage)
     with local_engine(workers, specs) as pool:
         pool.notice = show.warn

@@ -12,21 +12,21 @@ from typing import Final
 # comment or a text does no harm: it counts only if there is such a module.
 _STATEMENT: Final = re.compile(
     rb"(?:^|[;:])[ \t]*"
-    rb"(?:from[ \t]+(\w[\w.]*)[ \t]+import\b[ \t]*(?:\(([^)]*)\)|([^#;\n]*))"
+    rb"(?:from(?:[ \t]+|(?=\.))(\.*\w[\w.]*|\.+)[ \t]*\bimport\b[ \t]*(?:\(([^)]*)\)|([^#;\n]*))"
     rb"|import[ \t]+([^#;\n]+))",
     re.MULTILINE,
 )
-_CALL: Final = re.compile(rb"""(?:import_module|__import__)\(\s*['"](\w[\w.]*)['"]""")
+_CALL: Final = re.compile(rb"""(?:import_module|__import__)\(\s*['"](\.*\w[\w.]*)['"]""")
 _TEXT: Final = re.compile(rb"""['"]([^\W\d][\w.]*):[^\W\d][\w.]*['"]""")  # as "package.file:Class"
 _NAME: Final = re.compile(rb"(?:^|,)(?:\s|#[^\n]*)*(\w[\w.]*)")
 
 
 @cache
 def imported_names(path: Path) -> frozenset[str]:
-    """The full names of modules, and of what is imported from them, in a file.
+    """The names of modules, and of what is imported from them, in a file.
 
-    Relative imports, which stay in the package, and names that are computed are left out. A text
-    such as "package.file:Class" counts, since registries import by such names.
+    Those of relative imports begin with a dot. Names that are computed are left out. A text such as
+    "package.file:Class" counts, since registries import by such names.
     """
     if path.suffix != ".py":
         return frozenset()
@@ -40,8 +40,8 @@ def imported_names(path: Path) -> frozenset[str]:
 def _names(source: bytes) -> Iterator[bytes]:
     for module, wrapped, plain, modules in _STATEMENT.findall(source):
         for name in _NAME.findall(wrapped or plain or modules):
-            yield b"%s.%s" % (module, name) if module else name
-        if module:
+            yield b"%s%s%s" % (module, b"." * bool(module.strip(b".")), name)
+        if module.strip(b"."):
             yield module
     yield from _CALL.findall(source)
     yield from _TEXT.findall(source)

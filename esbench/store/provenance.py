@@ -14,13 +14,15 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, Final
 
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
-from esbench.core.errors import EsbenchError
+from esbench.core.errors import EsbenchError, UsageError
 from esbench.core.escape import printable, without_passwords
 from esbench.core.extras import DISTRIBUTION
 from esbench.core.git import commit_of
@@ -49,6 +51,8 @@ NOT_IN_TRAINING: Final = frozenset({"app", "bench", "cli", "publish", "tuning", 
 _ALWAYS_RECORDED: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
 _NOT_OWN: Final = _ALWAYS_RECORDED | sys.stdlib_module_names
 _MODULES: Final = frozenset({".py", ".so", ".pyd"})  # suffixes
+_READ: Final[dict[Path, tuple[bytes, ModuleSpec | None]]] = {}
+"""The files of user code that were read: a digest, and what their module was imported as."""
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
 
@@ -58,7 +62,7 @@ def provenance(spec: TrialSpec | None = None) -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "esbench": _package_version(DISTRIBUTION),
-            CODE: _digest(_ITSELF / "__init__.py", without=NOT_IN_TRAINING),
+            CODE: _itself(),
             **{name: _package_version(name) for name in PACKAGES},
         },
         "own_code": {} if spec is None else user_code(spec),
@@ -126,8 +130,8 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
     and so those of an editable install, and those that pip has copied from a folder. So has
     whatever they import, at their top or later. Code that cannot be found is left out.
 
-    Call it after the environment was made, so that its name is registered. Files are read once per
-    process, because a process keeps using the code that it has imported.
+    Call it after the environment was made, so that its name is registered. Files are read once
+    between two calls of ``read_again``: an edit during a run does not change what it plays.
 
     What a notebook defines has names such as "__main__:Class".
     """
@@ -138,9 +142,54 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
             found |= _versions(module)
             _add_own(module, own)
     found |= {name: _digest(path) for name, path in own.items()}
+    files = [file for path in own.values() for file in _files(path) if file not in _READ]
+    imported = _imported(files)
+    _READ.update({file: (_content(file), imported.get(file)) for file in files})
     for name in _cells(spec) if is_interactive() else ():
         found |= _versions(name)
     return dict(sorted(found.items()))
+
+
+def read_again(specs: Iterable[TrialSpec]) -> None:
+    """Read the files of the user code of trials again before they are run by new workers.
+
+    Raises:
+        UsageError: one has changed since this process read it, and was not imported again.
+    """
+    imported = _imported(_READ)
+    script = getattr(sys.modules["__main__"], "__file__", None) or ""
+    for file, (digest, before) in _READ.items():
+        here = imported.get(file)
+        is_script = file == Path(script).resolve()
+        if here and here is before and digest != _content(file) and not is_script:
+            raise UsageError(
+                f"{file} has changed since this process imported it; expected a new process, which "
+                f"is a restart of the kernel in a notebook, or importlib.reload({here.name})"
+            )
+    _READ.clear()
+    for found in (_source, _files, _digest, imported_names):
+        found.cache_clear()
+    for spec in specs:
+        user_code(spec)
+
+
+def _imported(files: Iterable[Path]) -> dict[Path, ModuleSpec]:
+    """What the modules of some files were imported as, which another import makes anew."""
+    names = {file.name for file in files}
+    found: dict[Path, ModuleSpec] = {}
+    for module in [*sys.modules.values()] if names else ():
+        file, spec = (getattr(module, key, None) for key in ("__file__", "__spec__"))
+        if file and spec and (path := Path(file)).name in names:
+            found[path.resolve()] = spec
+    return found
+
+
+def _content(file: Path) -> bytes:
+    """A digest of a file; empty if it cannot be read."""
+    try:
+        return hashlib.sha256(file.read_bytes()).digest()
+    except OSError:
+        return b""
 
 
 def _add_own(module: str, found: dict[str, Path]) -> None:
@@ -150,8 +199,19 @@ def _add_own(module: str, found: dict[str, Path]) -> None:
         name, path = _place(todo.pop()) or ("", Path())
         if name and name not in found and not _is_installed(path):
             found[name] = path
-            imported = frozenset[str]().union(*map(imported_names, _files(path)))
+            imported = {each for file in _files(path) for each in _imports(name, path, file)}
             todo |= {each for each in imported if _root(each) not in _NOT_OWN}
+
+
+def _imports(name: str, path: Path, file: Path) -> Iterator[str]:
+    """The full names that one file of a module or package imports, which lies at a path."""
+    inner = file.relative_to(path.parent).parent.parts
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    if name == "__main__":  # after python -m
+        package = sys.modules[name].__package__ or ""
+    for each in imported_names(file):
+        with contextlib.suppress(ImportError):  # above all packages
+            yield resolve_name(each, ".".join((package, *inner)))
 
 
 def _root(module: str) -> str:
@@ -302,6 +362,11 @@ def _files(path: Path, without: frozenset[str] = frozenset()) -> list[Path]:
     folder = path.parent
     found = (each for each in folder.rglob("*") if each.suffix in _MODULES and each.is_file())
     return sorted(each for each in found if each.relative_to(folder).parts[0] not in without)
+
+
+@cache
+def _itself() -> str:
+    return _digest(_ITSELF / "__init__.py", without=NOT_IN_TRAINING)
 
 
 @cache

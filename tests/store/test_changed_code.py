@@ -1,5 +1,6 @@
 """Changes of code that a trial uses, also of what that code imports, are noticed."""
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,13 +10,14 @@ import pytest
 
 import esbench
 from esbench.core.errors import UsageError
+from esbench.core.user_code import import_own
 from esbench.environments.make_environment import WrapperSettings
 from esbench.experiment.trials import Trial, require_same_code
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.sources import load_cells
 from esbench.store import provenance
 from esbench.store.imported_names import imported_names
-from esbench.store.provenance import changed_since, user_code
+from esbench.store.provenance import changed_since, read_again, user_code
 
 MakeSpec = Callable[..., TrialSpec]
 AGENT = """
@@ -45,6 +47,7 @@ def new_process() -> None:
         sys.modules.pop(name, None)
     for found in (provenance._source, provenance._files, provenance._digest, imported_names):
         found.cache_clear()
+    provenance._READ.clear()
 
 
 @pytest.fixture
@@ -80,6 +83,70 @@ def test_a_change_of_what_user_code_imports_is_a_change(
     assert changed_since(before) == []  # this process has imported what it has recorded
     new_process()
     assert changed_since(before) == ["far"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from .helper import layer",
+        "from . import helper",
+        "import importlib\nimportlib.import_module('.helper', __package__)",
+        "from .inner.deep import helper",
+    ],
+)
+def test_a_change_of_what_a_folder_without_init_imports_is_a_change(
+    folder: Path, make_spec: MakeSpec, source: str
+) -> None:
+    spread = folder / "spread"
+    (spread / "inner").mkdir(parents=True)
+    (spread / "adapter.py").write_text(source)
+    (spread / "inner" / "deep.py").write_text("from .. import helper")
+    (spread / "helper.py").write_text("layer = 1")
+    spec = make_spec("CartPole-v1", policy={"template": "spread.adapter:Any"})
+    before = {"own_code": user_code(spec)}
+    assert {"spread.adapter", "spread.helper"} <= before["own_code"].keys()
+    (spread / "helper.py").write_text("layer = 2")
+    new_process()
+    assert changed_since(before) == ["spread.helper"]
+
+
+@pytest.mark.parametrize("edited", ["adapter", "helper"])
+def test_a_run_after_an_edit_needs_a_new_import(
+    folder: Path, make_spec: MakeSpec, edited: str
+) -> None:
+    for name, source in (("adapter", "import helper"), ("helper", "layer = 1")):
+        (folder / f"{name}.py").write_text(source)
+    spec = spec_of("policy", make_spec)
+    import_own("adapter")
+    read_again([spec])
+    before = user_code(spec)
+    path = folder / f"{edited}.py"
+    path.write_text(path.read_text() + "\n# another")
+    assert user_code(spec) == before  # the run goes on with what it began with
+    for _ in range(2):
+        with pytest.raises(UsageError, match=rf"{edited}\.py has changed"):
+            read_again([spec])
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules[edited])
+    read_again([spec])
+    assert changed_since({"own_code": before}) == [edited]
+    path.unlink()
+    with pytest.raises(UsageError, match=edited):
+        read_again([spec])
+
+
+def test_a_run_after_an_edit_of_what_only_workers_import_has_its_new_version(
+    folder: Path, make_spec: MakeSpec
+) -> None:
+    (folder / "adapter.py").write_text(LATE)
+    (folder / "helper.py").write_text("layer = 1")
+    spec = spec_of("policy", make_spec)
+    import_own("adapter")
+    read_again([spec])
+    before = {"own_code": user_code(spec)}
+    (folder / "helper.py").write_text("layer = 2")
+    read_again([spec])
+    assert changed_since(before) == ["helper"]
 
 
 @pytest.mark.parametrize("changed", ["__init__.py", "nets.py", "deep/envs.py", "fast.so"])
@@ -123,8 +190,10 @@ def test_all_modules_of_an_imported_package_count_unless_its_version_says_what_t
         ("from a.b import (\n  c,  # d\n  e as f,\n)", {"a.b", "a.b.c", "a.b.e"}),
         ("from a \\\n  import b", {"a", "a.b"}),
         ("from a import *", {"a"}),
-        ("from . import a\nfrom .b import c", set()),
+        ("from . import a\nfrom.b import c", {".a", ".b", ".b.c"}),
+        ("from ..a.b import c", {"..a.b", "..a.b.c"}),
         ("importlib.import_module('a.b')", {"a.b"}),
+        ("import_module('.a', __package__)", {".a"}),
         ("register('A-v0', entry_point='a.b:C')", {"a.b"}),
         ("open('a.txt'), 'a', 'http://a:80/b'", set()),
         ("def f(:\n  import a", {"a"}),

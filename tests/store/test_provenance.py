@@ -64,6 +64,7 @@ def new_process() -> None:
     """Forget what user code was looked at, as another process would not know it."""
     for found in (module._source, module._files, module._digest, imported_names):
         found.cache_clear()
+    module._READ.clear()
 
 
 @pytest.fixture
