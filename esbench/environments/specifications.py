@@ -162,7 +162,9 @@ def only_in_a_module(environment_id: str) -> str | None:
 
 
 def _module(spec: EnvSpec) -> str:
-    entry = spec.entry_point or ""
+    entry: Any = spec.entry_point or ""
+    while isinstance(entry, functools.partial):
+        entry = entry.func
     return entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
 
 

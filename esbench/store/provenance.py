@@ -33,10 +33,10 @@ from esbench.core.registry import Registry
 from esbench.core.user_code import find_own, is_interactive, names_in
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
-from esbench.environments.specifications import module_of, registered
+from esbench.environments.specifications import module_of, registered, registration
 from esbench.grids.trial_spec import TrialSpec
 from esbench.policies.policy import POLICIES
-from esbench.store.cell_code import cell_digest
+from esbench.store.cell_code import CellCode, cell_code, code_of
 from esbench.store.imported_names import imported_names
 from esbench.store.origin import CODE, DIGITS, all_own_code
 
@@ -49,6 +49,8 @@ _ITSELF: Final = Path(__file__).resolve().parents[1]
 NOT_IN_TRAINING: Final = frozenset({"app", "bench", "cli", "publish", "tuning", "video"})
 """The folders of esbench that training does not import."""
 _ALWAYS_RECORDED: Final = frozenset({"", "esbench", "gymnasium", "ale_py", "evotorch", "evosax"})
+_MAIN: Final = frozenset({"__main__", "__mp_main__"})
+_REGISTERED: Final = "__main__:register("
 _NOT_OWN: Final = _ALWAYS_RECORDED | sys.stdlib_module_names
 _MODULES: Final = frozenset({".py", ".so", ".pyd"})  # suffixes
 _READ: Final[dict[Path, tuple[bytes, ModuleSpec | None]]] = {}
@@ -133,11 +135,16 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
     Call it after the environment was made, so that its name is registered. Files are read once
     between two calls of ``read_again``: an edit during a run does not change what it plays.
 
-    What a notebook defines has names such as "__main__:Class".
+    What a notebook defines has names such as "__main__:Class", and what the main module registers
+    such as "__main__:register('Point-v0')".
     """
     found: dict[str, str] = {}
     own: dict[str, Path] = {}
-    for module in dict.fromkeys(_modules(spec)):
+    cells = [*_cells(spec)]
+    used = [name for each in cells if (code := _cell(each)) for name in code.modules]
+    for module in dict.fromkeys(
+        (*_modules(spec), *(each for each in used if _root(each) not in _NOT_OWN))
+    ):
         if _root(module) not in _ALWAYS_RECORDED:
             found |= _versions(module)
             _add_own(module, own)
@@ -145,7 +152,7 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
     files = [file for path in own.values() for file in _files(path) if file not in _READ]
     imported = _imported(files)
     _READ.update({file: (_content(file), imported.get(file)) for file in files})
-    for name in _cells(spec) if is_interactive() else ():
+    for name in cells:
         found |= _versions(name)
     return dict(sorted(found.items()))
 
@@ -250,8 +257,8 @@ def is_of_main(name: str) -> bool:
 def _versions(module: str) -> dict[str, str]:
     """The version of the package that a module belongs to, by the name of the package."""
     if module.startswith("__main__:"):
-        digest = cell_digest(module.partition(":")[2]) if is_interactive() else None
-        return {module: f"{OWN_FILES}{digest[:DIGITS]}"} if digest else {}
+        code = _cell(module)
+        return {module: f"{OWN_FILES}{code.digest[:DIGITS]}"} if code else {}
     name, path = _place(module) or ("", Path())
     if not name:
         return {}
@@ -281,17 +288,33 @@ def _modules(spec: TrialSpec) -> Iterator[str]:
         yield name.rpartition(":")[0]
     for cls in _registered(spec):
         yield cls.__module__
+    if (found := registration(spec.environment.id)) and found.module not in _MAIN:
+        yield found.module
 
 
 def _cells(spec: TrialSpec) -> Iterator[str]:
     """The names of what a specification uses of the main module."""
     yield from filter(is_of_main, names_in(spec.as_json()))
-    found = registered(spec.environment.id)
-    for each in (found and found.entry_point, *_registered(spec)):
-        if getattr(each, "__module__", "") == "__main__" and (
-            path := getattr(each, "__name__", "")
-        ):
-            yield f"__main__:{path}"
+    found = registration(spec.environment.id)
+    for each in (found and found.spec.entry_point, *_registered(spec)):
+        if getattr(each, "__module__", "") == "__main__" and isinstance(each, type):
+            yield f"__main__:{each.__name__}"
+    if found and found.module in _MAIN:
+        yield f"{_REGISTERED}{spec.environment.id!r})"
+
+
+def _cell(name: str) -> CellCode | None:
+    """The code of a class of a notebook, or of what the main module registers; None if unknown."""
+    if not name.startswith(_REGISTERED):
+        return cell_code(name.partition(":")[2]) if is_interactive() else None
+    spec = registered(name.removeprefix(_REGISTERED)[1:-2])
+    if spec is None:
+        return None
+    entry = spec.entry_point
+    entry = entry.__name__ if isinstance(entry, type) else entry  # its code counts by its name
+    return code_of(
+        {"register()": (entry, spec.kwargs, spec.max_episode_steps, spec.additional_wrappers)}
+    )
 
 
 def _registered(spec: TrialSpec) -> Iterator[type]:

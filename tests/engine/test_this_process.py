@@ -30,7 +30,8 @@ from esbench.experiment.search_trainer import SearchTrainer
 from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.cell_code import cell_digest
+from esbench.store.cell_code import cell_code
+from esbench.store.provenance import user_code
 
 Spec = Callable[..., TrialSpec]
 SMALL: dict[str, Any] = {
@@ -215,13 +216,44 @@ def test_a_grid_notices_edits_of_the_cells_that_it_uses(
 def test_a_constant_that_a_cell_names_belongs_to_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     main = vars(sys.modules["__main__"])
     exec("SCALE = 1.0\ndef used(): return SCALE\nclass Mine:\n def go(self): return used()", main)
-    before = cell_digest("Mine")
-    assert cell_digest("Mine") == before
+    before = cell_code("Mine")
+    assert cell_code("Mine") == before
     main["SCALE"] = 2.0
-    assert cell_digest("Mine") != before
-    assert cell_digest("Missing") is None
+    assert cell_code("Mine") != before
+    assert cell_code("Missing") is None
 
 
+PRELUDE = """
+import dataclasses, enum, functools, types
+import numpy as np, torch
+from gymnasium import spaces
+@dataclasses.dataclass
+class Config: gain: float
+@dataclasses.dataclass(slots=True)
+class Slots: gain: float
+class Plain:
+    def __init__(self, gain): self.gain = gain
+class Kind(enum.Enum): A, B = 1, 2
+"""
+VALUES = [
+    ("[1, [2]]", "[1, [3]]"),
+    ("{'a': {'b': 1}}", "{'a': {'b': 2}}"),
+    ("{1, 2}", "{1, 3}"),
+    ("(1, [2])", "(1, [3])"),
+    ("np.array([0.0, 1.0])", "np.array([0.0, 2.0])"),
+    ("np.zeros(3)", "np.zeros(3, np.float32)"),
+    ("np.float64(1)", "np.float64(2)"),
+    ("torch.ones(2)", "torch.zeros(2)"),
+    ("spaces.Box(-1, 1, (2,))", "spaces.Box(-1, 0.5, (2,))"),
+    ("spaces.Dict(a=spaces.Discrete(2))", "spaces.Dict(a=spaces.Discrete(3))"),
+    ("Config(1)", "Config(2)"),
+    ("Slots(1)", "Slots(2)"),
+    ("Plain([1])", "Plain([2])"),
+    ("Kind.A", "Kind.B"),
+    ("types.SimpleNamespace(gain=1)", "types.SimpleNamespace(gain=2)"),
+    ("functools.partial(max, 1)", "functools.partial(max, 2)"),
+]
+SPACE = "action_space = spaces.Box(-{}, 1, (2,))"
 DECORATED = """
 import functools
 def by(f):
@@ -247,17 +279,24 @@ def by(f):
             f"{DECORATED}\n@by\ndef used(): return 2",
         ),
         ("class used: pass\nused.own, used.gain = used, 1", "used.gain = 2"),
+        ("@functools.cache\ndef used(): return 1", "@functools.cache\ndef used(): return 2"),
+        (f"class used: {SPACE.format(1)}", f"class used: {SPACE.format(2)}"),
+        *((f"class used: value = {one}", f"class used: value = {other}") for one, other in VALUES),
+        *(
+            (f"VALUE = {one}\ndef used(): return VALUE", f"VALUE = {other}")
+            for one, other in VALUES
+        ),
     ],
 )
 def test_every_part_of_the_code_of_a_cell_counts(cell: str, edited: str) -> None:
     main = vars(sys.modules["__main__"])
-    main["torch"] = torch
+    exec(PRELUDE, main)
     exec(cell, main)
-    before = cell_digest("used")
+    before = cell_code("used")
     exec(cell, main)
-    assert cell_digest("used") == before
+    assert cell_code("used") == before
     exec(edited, main)
-    assert cell_digest("used") != before
+    assert cell_code("used") != before
 
 
 @pytest.mark.usefixtures("notebook")
@@ -266,8 +305,70 @@ def test_the_code_of_a_cell_has_no_addresses() -> None:
     main["torch"], digests = torch, set[str | None]()
     for _ in range(2):
         exec("def used(x, act=torch.relu, other=(object(), lambda: 0)): pass", main)
-        digests.add(cell_digest("used"))
+        digests.add(cell_code("used"))
     assert len(digests) == 1
+
+
+@pytest.mark.usefixtures("notebook")
+def test_attributes_are_no_names_of_the_notebook_and_playing_is_no_edit() -> None:
+    main = vars(sys.modules["__main__"])
+    exec("from gymnasium import spaces\nlosses = []\nclass used:\n s = spaces.Discrete(2)", main)
+    exec("used.f = lambda self: self.losses", main)
+    before = cell_code("used")
+    main["losses"].append(1)
+    main["used"].s.sample()
+    assert cell_code("used") == before
+
+
+FROM_A_FILE = {
+    "a module": "import cell_helper\ndef used(): return cell_helper.layer()",
+    "a function": "from cell_helper import layer\ndef used(): return layer()",
+    "an attribute": "from cell_helper import layer\nclass used: own = layer",
+    "a default": "from cell_helper import layer\ndef used(f=layer): return f()",
+    "a base": "from cell_helper import Base\nclass used(Base): pass",
+}
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize("source", FROM_A_FILE.values(), ids=FROM_A_FILE)
+def test_a_file_that_a_cell_uses_belongs_to_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_spec: Spec, source: str
+) -> None:
+    (tmp_path / "cell_helper.py").write_text("class Base: pass\ndef layer(): return 1")
+    monkeypatch.syspath_prepend(tmp_path)
+    exec(source, vars(sys.modules["__main__"]))
+    spec = make_spec("CartPole-v1", policy={"template": "__main__:used"})
+    assert list(user_code(spec)) == ["__main__:used", "cell_helper"]
+    del sys.modules["cell_helper"]
+
+
+REGISTER = "gymnasium.registry.pop('Cell-v0')\ngymnasium.register('Cell-v0', {})"
+WRAPPER = "additional_wrappers=(WrapperSpec('Autoreset', 'gymnasium.wrappers:Autoreset', {}),)"
+REGISTRATIONS = {
+    "an argument": ("Cell", REGISTER.format("Cell, kwargs={'length': 5}")),
+    "the time limit": ("Cell", REGISTER.format("Cell, max_episode_steps=5")),
+    "a wrapper": ("Cell", REGISTER.format(f"Cell, {WRAPPER}")),
+    "a function": ("Cell", REGISTER.format("lambda **given: Cell(length=9)")),
+    "a partial": ("Cell", REGISTER.format("functools.partial(Cell, length=9)")),
+    "what a function names": ("lambda **given: Cell(length=LENGTH)", "LENGTH = 9"),
+    "what a partial names": ("functools.partial(Cell)", "Cell.gain = 3"),
+}
+
+
+@pytest.mark.usefixtures("notebook")
+@pytest.mark.parametrize(("entry", "edit"), REGISTRATIONS.values(), ids=REGISTRATIONS)
+def test_a_grid_notices_edits_of_a_registration(
+    monkeypatch: pytest.MonkeyPatch, entry: str, edit: str
+) -> None:
+    main = vars(sys.modules["__main__"])
+    monkeypatch.setattr(Cell, "gain", 1.0, raising=False)
+    exec("import functools\nfrom gymnasium.envs.registration import WrapperSpec\nLENGTH = 8", main)
+    for _ in range(2):
+        exec(REGISTER.format(entry), main)
+        public.run(GRID, out="out", quiet=True)
+    exec(edit, main)
+    with pytest.raises(UsageError, match="__main__:(register|Cell)"):
+        public.run(GRID, out="out", quiet=True)
 
 
 @pytest.mark.usefixtures("notebook")
