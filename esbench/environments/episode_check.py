@@ -131,16 +131,21 @@ def fingerprint(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> l
 
 def require_equal_processes(name: str, one: list[Step], other: list[Step]) -> None:
     """Refuse an environment with two fingerprints; UsageError says where they differ."""
+    if what := first_difference(one, other):
+        raise UsageError(
+            f"environment {name!r} differs between two processes: with one seed and the same "
+            f"actions, {what} is another one, so results would depend on the number of workers; "
+            "expected no random numbers while modules are imported, nothing that depends on "
+            "hash(), id(), the process or the time, and no edit of a file since it was imported"
+        )
+
+
+def first_difference(one: list[Step], other: list[Step]) -> str:
+    """What differs first between two fingerprints; empty if nothing does."""
     common = one[0].keys() & other[0].keys()  # a process may have imported the modules before
     imports = [{what: each[0][what] for what in common} for each in (one, other)]
-    for mine, theirs in zip([imports[0], *one[1:]], [imports[1], *other[1:]], strict=False):
-        if what := _apart(mine, theirs):
-            raise UsageError(
-                f"environment {name!r} differs between two processes: with one seed and the same "
-                f"actions, {what} is another one, so results would depend on the number of "
-                "workers; expected no random numbers while modules are imported, and nothing that "
-                "depends on hash(), id(), the process or the time"
-            )
+    pairs = zip([imports[0], *one[1:]], [imports[1], *other[1:]], strict=False)
+    return next(filter(None, (_apart(mine, theirs) for mine, theirs in pairs)), "")
 
 
 def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> str | None:

@@ -28,7 +28,7 @@ from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.settings import MOST_EPISODES
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import spread
-from esbench.environments.episode_check import require_end
+from esbench.environments.episode_check import Step, fingerprint, first_difference, require_end
 from esbench.environments.make_environment import make_environment
 from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.simulator_log import silenced
@@ -168,6 +168,7 @@ class AgentTrainer(Trainer):
         self._counted = self._clocks()
         self._saved = -math.inf  # an interrupt saves nothing, so the first row does
         self._consistent = False
+        before = [self._fingerprint() for _ in range(2)]
         try:
             with STREAMS, silenced():  # agents in several threads take turns
                 # Schedules go over the whole budget, also if training pauses before its end.
@@ -181,11 +182,29 @@ class AgentTrainer(Trainer):
                 ) from None
         else:
             self._learnt = env_steps
+        self._require_unmodified(*before)
         if self.progress.env_steps > self._row_at or not self.progress.generation:
             self._record()
         else:
             self._count_time()
         self._consistent = True
+
+    def _fingerprint(self) -> list[Step]:
+        own = self.spec.environment
+        with silenced(), seeded_globally(self.spec.seed):
+            return fingerprint(own.id, own.kwargs, own.wrappers)
+
+    def _require_unmodified(self, one: list[Step], other: list[Step]) -> None:
+        """Raises TrainingError if training has changed what two equal fingerprints were of."""
+        if not (one and other) or first_difference(one, other):
+            return
+        if what := first_difference(other, self._fingerprint() or other):
+            raise TrainingError(
+                f"{self.spec.algorithm.name} has changed the environment "
+                f"{self.spec.environment.id!r}: after training, one seed and the same actions give "
+                f"other values ({what}); expected no change of its class or module, since the "
+                "score is that in the unmodified environment"
+            )
 
     def _close_environments(self) -> None:
         for env in (*self._environments, self._stage):

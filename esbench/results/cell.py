@@ -335,10 +335,12 @@ def require_distinct(found: Sequence[Cell]) -> None:
     """Raises UsageError if a seed was run twice."""
     for cell in found:
         if cell.twice:
-            raise UsageError(
-                f"{cell.twice[0]} and {cell.twice[1]} hold the same trial; expected a folder with "
-                "one of them"
-            )
+            raise held_twice(*cell.twice)
+
+
+def held_twice(one: Path, other: Path) -> UsageError:
+    """The error about two folders with one trial."""
+    return UsageError(f"{one} and {other} hold the same trial; expected a folder with one of them")
 
 
 def variant_of(spec: Json) -> str:

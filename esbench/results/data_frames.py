@@ -11,6 +11,7 @@ import numpy as np
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.files import as_path
 from esbench.core.json_text import Json
+from esbench.results.cell import held_twice, variant_of
 from esbench.store.find_trials import find_trials
 from esbench.store.trial_folder import TrialFolder
 
@@ -27,14 +28,14 @@ def load_results(root: Path | str) -> pd.DataFrame:
     ``GenerationRecord``, with NaN for None. Sorted by trial and generation.
 
     Raises:
-        UsageError: there is no trial, or one cannot be read.
+        UsageError: there is no trial, one cannot be read, or two folders hold the same one.
 
     Examples:
         >>> best = esbench.load_results("out")["center_return"].max()
     """
     import pandas as pd
 
-    trials = find_trials(as_path("root", root))
+    trials = _distinct_trials(root)
     labels = [_identity(_labels(trial), trial) for trial in trials]
     rows = [trial.columns() for trial in trials]
     lengths = [len(columns["generation"]) for columns in rows]
@@ -56,12 +57,12 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     wall_time_s, evaluation_episodes (of the score); NaN where the trial is not done.
 
     Raises:
-        UsageError: there is no trial, or one cannot be read.
+        UsageError: there is no trial, one cannot be read, or two folders hold the same one.
 
     Examples:
         >>> mean = esbench.load_scores("out")["score"].mean()
     """
-    trials = find_trials(as_path("root", root))
+    trials = _distinct_trials(root)
     return scores_of((_labels(trial), trial) for trial in trials)
 
 
@@ -145,6 +146,18 @@ def _numbers(value: Any) -> np.ndarray[Any, Any]:
     """Nested lists as integers, or as float64 with NaN for None."""
     array = np.array(value)
     return array.astype(np.float64) if array.dtype == object else array
+
+
+def _distinct_trials(root: Path | str) -> list[TrialFolder]:
+    """The trials below a folder; UsageError if two are the same, which would count twice."""
+    trials = find_trials(as_path("root", root))
+    known: dict[tuple[Any, ...], Path] = {}
+    for trial in trials:
+        spec = trial.description()["spec"]
+        key = (*_labels(trial).values(), variant_of(spec))
+        if (first := known.setdefault(key, trial.path)) is not trial.path:
+            raise held_twice(first, trial.path)
+    return trials
 
 
 def _labels(trial: TrialFolder) -> Json:

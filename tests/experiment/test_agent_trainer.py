@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from command_line import Run
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from trainers import Memory
 
 import esbench as package
@@ -55,7 +56,10 @@ class Seeds(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
 
-def test_steps_are_counted_and_every_episode_has_its_own_seed(make: Make, pool: WorkerPool) -> None:
+def test_steps_are_counted_and_every_episode_has_its_own_seed(
+    make: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AgentTrainer, "_fingerprint", lambda _: [])  # whose episodes are others
     Seeds.seen.clear()
     wrapped = {"wrappers": [{"wrapper": f"{__name__}:Seeds"}], "row_steps": 200}
     trainer = AgentTrainer(make(budget={"env_steps": 600}, **wrapped), pool)
@@ -94,6 +98,21 @@ def test_the_score_is_that_of_the_handed_over_policy_in_plain_gymnasium(
     search = package.make_trainer("openai_es", env="CartPole-v1", evaluation={"episodes": 4})
     with search:
         assert search.policy().held_out_seeds == policy.held_out_seeds
+
+
+@pytest.mark.parametrize("method", ["step", "reset", "__init__"])
+def test_an_agent_that_changes_the_class_of_its_environment_fails(
+    make: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(CartPoleEnv, method, vars(CartPoleEnv)[method])  # restored afterwards
+    with pytest.raises(TrainingError, match="Eases has changed the environment 'CartPole-v1'"):
+        AgentTrainer(make("own_agents:Eases", method=method), pool).train()
+
+
+def test_an_agent_may_change_its_own_instance(make: Make, pool: WorkerPool) -> None:
+    with AgentTrainer(make("own_agents:Eases", for_all=False), pool) as trainer:
+        trainer.train()
+        assert trainer.evaluate(3).returns.max() < 15
 
 
 def test_a_callback_cannot_stop_an_agent_whose_policy_is_not_known(

@@ -3,6 +3,7 @@ import dataclasses
 import errno
 import math
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -276,6 +277,11 @@ def test_results_and_scores_as_frames(begin: Begin, make_trial: Make, pool: Work
         assert set(group["status"]) == {trial.folder.status}
         assert list(group["digest"]) == [row.digest for row in trial.folder.records()]
         assert list(group["env_steps"]) == [row.env_steps for row in trial.folder.records()]
+    copied = shutil.copytree(partial.folder.path, partial.folder.path.with_name("copied"))
+    for load in (load_results, load_scores):
+        with pytest.raises(UsageError, match=r"copied.*hold the same trial"):
+            load(root)
+    shutil.rmtree(copied)
     empty = root.parent / "empty"
     empty.mkdir()
     with pytest.raises(UsageError, match="no trial in"):
