@@ -175,19 +175,20 @@ def tuning(suites: Sequence[Suite]) -> str:
             tuned, plain = by_origin.get("suite"), by_origin.get("defaults")
             if tuned and plain:
                 rows = {r.entry.file_name: r for r in suite_results(suite, cell.environment)}
+                both = [rows[each.file_name].cell for each in (tuned, plain)]
                 lines.append(
                     [
                         page_link(cell.environment, f"{ROOT}environments/"),
                         page_link(cell.algorithm, f"{ROOT}algorithms/"),
-                        format_number(rows[tuned.file_name].cell.score),
-                        format_number(rows[plain.file_name].cell.score),
+                        *(format_number(each.score) for each in both),
+                        *(f"{each.mean_cost('generations'):.0f}" for each in both),
                         format_p(p_different(tuned.scores, plain.scores)),
                     ]
                 )
     if not lines:
         return "No cell has results both with settings of the suite's grid and with the defaults."
-    headings = ["Environment", "Algorithm", "Suite's settings", "Defaults", "p"]
-    return markdown_table(headings, lines, numbers=headings[2:4])
+    numbers = ["Suite's settings", "Defaults", "Generations", "Generations, defaults"]
+    return markdown_table(["Environment", "Algorithm", *numbers, "p"], lines, numbers=numbers)
 
 
 def published_settings(suites: Sequence[Suite]) -> str:
