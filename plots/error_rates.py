@@ -55,7 +55,7 @@ def main() -> None:
     lines = ["# How often the gate and the intervals are wrong", ""]
     lines += ["Made by `python plots/error_rates.py`.", ""]
     checks = (
-        f"Checks of {CELLS} cells at the defaults, alpha 1 % and margin 5 %; {REPETITIONS} of what "
+        f"Checks of {CELLS} cells with an alpha of 1 % and a margin of 5 %; {REPETITIONS} of what "
         f"is unchanged, and {POWER_REPETITIONS} of each drop of the first cell's mean, as a share "
         "of the range. Simulated scores:"
     )

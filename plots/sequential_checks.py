@@ -2,8 +2,8 @@
 
     python plots/sequential_checks.py
 
-One cell, a baseline of 16 seeds, the default levels and margin. A fixed design looks once; the
-sequential one looks at 8, 16 and 32 seeds, and spends its levels as ``esbench check
+One cell, a baseline of 16 seeds, the default levels and a margin of 5 %. A fixed design looks once;
+the sequential one looks at 8, 16 and 32 seeds, and spends its levels as ``esbench check
 --until-conclusive --max-seeds 32`` does.
 """
 
