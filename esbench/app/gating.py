@@ -65,8 +65,9 @@ def baseline(
     from esbench.publish.gate.choose_margin import with_margins
     from esbench.results.baselines import freeze, require_new, write_baseline
     from esbench.results.statistics.judgment import POWER, require_margin
-    from esbench.store.provenance import command
+    from esbench.store.provenance import command, read_again
 
+    read_again()
     if out is None and replace:
         raise UsageError("--replace: expected --out, the file to replace")
     if power is not None and margin is not None:
@@ -146,7 +147,9 @@ def check(
     from esbench.results.baselines import read_baseline
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
+    from esbench.store.provenance import read_again
 
+    read_again()
     show, root = display or PlainDisplay(), Path(folder)
     file = Path(baseline)
 
@@ -234,7 +237,9 @@ def verify(
     from esbench.publish.replay import has_policies
     from esbench.publish.reproduce import draw_sample, stored_trials
     from esbench.results.entries import read_leaderboard, selected
+    from esbench.store.provenance import read_again
 
+    read_again()
     show = display or PlainDisplay()
     chooses_rows = bool(env or algorithm)
     what = _existing(trial, Path(leaderboard), replay)

@@ -165,10 +165,10 @@ class AgentTrainer(Trainer):
                 f"{self.spec.algorithm.name} was trained for {self.progress.env_steps} steps and "
                 "cannot go on; expected a new trainer and all steps at once"
             )
+        before = [self._fingerprint() for _ in range(2)]
         self._counted = self._clocks()
         self._saved = -math.inf  # an interrupt saves nothing, so the first row does
         self._consistent = False
-        before = [self._fingerprint() for _ in range(2)]
         try:
             with STREAMS, silenced():  # agents in several threads take turns
                 # Schedules go over the whole budget, also if training pauses before its end.
@@ -182,14 +182,15 @@ class AgentTrainer(Trainer):
                 ) from None
         else:
             self._learnt = env_steps
-        self._require_unmodified(*before)
         if self.progress.env_steps > self._row_at or not self.progress.generation:
             self._record()
         else:
             self._count_time()
+        self._require_unmodified(*before)
         self._consistent = True
 
     def _fingerprint(self) -> list[Step]:
+        """What a new instance of the environment plays in this process."""
         own = self.spec.environment
         with silenced(), seeded_globally(self.spec.seed):
             return fingerprint(own.id, own.kwargs, own.wrappers)
@@ -200,10 +201,10 @@ class AgentTrainer(Trainer):
             return
         if what := first_difference(other, self._fingerprint() or other):
             raise TrainingError(
-                f"{self.spec.algorithm.name} has changed the environment "
-                f"{self.spec.environment.id!r}: after training, one seed and the same actions give "
-                f"other values ({what}); expected no change of its class or module, since the "
-                "score is that in the unmodified environment"
+                f"training with {self.spec.algorithm.name} has changed the environment "
+                f"{self.spec.environment.id!r}: one seed and the same actions give other values "
+                f"({what}); expected no change of its class or module or of settings of the "
+                "process, since the score is that in the unmodified environment"
             )
 
     def _close_environments(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ import numpy as np
 from esbench.core.errors import DamagedTrialError, UsageError
 from esbench.core.files import as_path
 from esbench.core.json_text import Json
-from esbench.results.cell import held_twice, variant_of
+from esbench.results.cell import held_twice
 from esbench.store.find_trials import find_trials
 from esbench.store.trial_folder import TrialFolder
 
@@ -28,7 +29,7 @@ def load_results(root: Path | str) -> pd.DataFrame:
     ``GenerationRecord``, with NaN for None. Sorted by trial and generation.
 
     Raises:
-        UsageError: there is no trial, one cannot be read, or two folders hold the same one.
+        UsageError: there is no trial, one cannot be read, or one is a copy of another.
 
     Examples:
         >>> best = esbench.load_results("out")["center_return"].max()
@@ -57,7 +58,7 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     wall_time_s, evaluation_episodes (of the score); NaN where the trial is not done.
 
     Raises:
-        UsageError: there is no trial, one cannot be read, or two folders hold the same one.
+        UsageError: there is no trial, one cannot be read, or one is a copy of another.
 
     Examples:
         >>> mean = esbench.load_scores("out")["score"].mean()
@@ -149,13 +150,12 @@ def _numbers(value: Any) -> np.ndarray[Any, Any]:
 
 
 def _distinct_trials(root: Path | str) -> list[TrialFolder]:
-    """The trials below a folder; UsageError if two are the same, which would count twice."""
+    """The trials below a folder; UsageError if one is a copy, which would count twice."""
     trials = find_trials(as_path("root", root))
-    known: dict[tuple[Any, ...], Path] = {}
+    known: dict[str, Path] = {}
     for trial in trials:
-        spec = trial.description()["spec"]
-        key = (*_labels(trial).values(), variant_of(spec))
-        if (first := known.setdefault(key, trial.path)) is not trial.path:
+        first = known.setdefault(json.dumps(trial.description()), trial.path)
+        if first is not trial.path:
             raise held_twice(first, trial.path)
     return trials
 

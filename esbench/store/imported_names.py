@@ -22,11 +22,12 @@ _NAME: Final = re.compile(rb"(?:^|,)(?:\s|#[^\n]*)*(\w[\w.]*)")
 
 
 @cache
-def imported_names(path: Path) -> frozenset[str]:
+def imported_names(path: Path, version: object = None) -> frozenset[str]:
     """The names of modules, and of what is imported from them, in a file.
 
     Those of relative imports begin with a dot. Names that are computed are left out. A text such as
-    "package.file:Class" counts, since registries import by such names.
+    "package.file:Class" counts, since registries import by such names. ``version`` stands for the
+    content, which is read once.
     """
     if path.suffix != ".py":
         return frozenset()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import contextlib
 import hashlib
 import os
@@ -11,6 +13,7 @@ import shlex
 import site
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -18,6 +21,7 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import resolve_name
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from esbench.agents.agent import AGENTS
@@ -53,8 +57,9 @@ _MAIN: Final = frozenset({"__main__", "__mp_main__"})
 _REGISTERED: Final = "__main__:register("
 _NOT_OWN: Final = _ALWAYS_RECORDED | sys.stdlib_module_names
 _MODULES: Final = frozenset({".py", ".so", ".pyd"})  # suffixes
-_READ: Final[dict[Path, tuple[bytes, ModuleSpec | None]]] = {}
-"""The files of user code that were read: a digest, and what their module was imported as."""
+_LOCK: Final = threading.RLock()  # trainers may run in several threads
+_READ: Final[dict[Path, tuple[object, ModuleSpec | None]]] = {}
+"""The files of user code that were read: when written, and what their module was imported as."""
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
 
@@ -132,71 +137,111 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
     and so those of an editable install, and those that pip has copied from a folder. So has
     whatever they import, at their top or later. Code that cannot be found is left out.
 
-    Call it after the environment was made, so that its name is registered. Files are read once
-    between two calls of ``read_again``: an edit during a run does not change what it plays.
+    Call it after the environment was made, so that its name is registered. Files and cells are read
+    once between two calls of ``read_again``: an edit during a run does not change what it plays.
 
     What a notebook defines has names such as "__main__:Class", and what the main module registers
     such as "__main__:register('Point-v0')".
     """
-    found: dict[str, str] = {}
-    own: dict[str, Path] = {}
-    cells = [*_cells(spec)]
-    used = [name for each in cells if (code := _cell(each)) for name in code.modules]
-    for module in dict.fromkeys(
-        (*_modules(spec), *(each for each in used if _root(each) not in _NOT_OWN))
-    ):
-        if _root(module) not in _ALWAYS_RECORDED:
-            found |= _versions(module)
-            _add_own(module, own)
-    found |= {name: _digest(path) for name, path in own.items()}
-    files = [file for path in own.values() for file in _files(path) if file not in _READ]
-    imported = _imported(files)
-    _READ.update({file: (_content(file), imported.get(file)) for file in files})
-    for name in cells:
-        found |= _versions(name)
-    return dict(sorted(found.items()))
+    with _LOCK:
+        cells = _all_cells(spec)
+        own = _own_places(spec, cells)
+        found: dict[str, str] = {}
+        for module in dict.fromkeys(_modules(spec)):
+            if _root(module) not in _ALWAYS_RECORDED:
+                found |= _versions(module)
+        found |= {name: _digest(path) for name, path in own.items()}
+        files = {file for path in own.values() for file in _files(path)} - _READ.keys()
+        specs = _import_specs(files)
+        _READ.update({file: (_written(file), specs.get(file)) for file in files})
+        for name in cells:
+            found |= _versions(name)
+        return dict(sorted(found.items()))
 
 
-def read_again(specs: Iterable[TrialSpec]) -> None:
-    """Read the files of the user code of trials again before they are run by new workers.
+def read_again(specs: Iterable[TrialSpec] = ()) -> None:
+    """Read the user code of trials again: files before new workers import them, and cells.
 
     Raises:
-        UsageError: one has changed since this process read it, and was not imported again.
+        UsageError: this process has read and imported a file of it that was edited since.
     """
-    imported = _imported(_READ)
-    script = getattr(sys.modules["__main__"], "__file__", None) or ""
-    for file, (digest, before) in _READ.items():
-        here = imported.get(file)
-        is_script = file == Path(script).resolve()
-        if here and here is before and digest != _content(file) and not is_script:
-            raise UsageError(
-                f"{file} has changed since this process imported it; expected a new process, which "
-                f"is a restart of the kernel in a notebook, or importlib.reload({here.name})"
+    with _LOCK:
+        for found in (_source, _files, _written, _cell):
+            found.cache_clear()
+        edited = _edited_files()
+        if not edited:
+            _READ.clear()
+        alike = {str({**each.as_json(), "seed": None}): each for each in specs}
+        for spec in alike.values():
+            places = _own_places(spec, _all_cells(spec)).values()
+            if stale := edited & {file for path in places for file in _files(path)}:
+                raise UsageError(
+                    f"{min(stale)}, or a file that it imports, has changed since this process "
+                    "imported it, so its workers would use other code; expected a new process, "
+                    "which is a restart of the kernel in a notebook"
+                )
+            user_code(spec)
+
+
+def _edited_files() -> set[Path]:
+    """The files that this process has read and imported, and that were edited since.
+
+    Not those whose module was reloaded, together with what imports objects from it, nor the script.
+    """
+    specs = _import_specs(_READ)
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "").resolve()
+    changed = {file for file, (before, _) in _READ.items() if before != _written(file)}
+    live = {file: specs[file] for file in changed - {script} if file in specs}
+    edited = {file for file, spec in live.items() if _is_old(spec, _READ[file][1] or spec, file)}
+    reloaded = tuple(f"{live[file].name}." for file in live.keys() - edited)
+    for file, (_, before) in _READ.items():
+        if before is not None and _is_old(specs.get(file), before, file):
+            package = before.name if before.submodule_search_locations else before.parent
+            names = (
+                _resolved(each, package or "") for each in imported_names(file, _written(file))
             )
-    _READ.clear()
-    for found in (_source, _files, _digest, imported_names):
-        found.cache_clear()
-    for spec in specs:
-        user_code(spec)
+            if any(name.startswith(reloaded) for name in names):
+                edited.add(file)
+    return edited
 
 
-def _imported(files: Iterable[Path]) -> dict[Path, ModuleSpec]:
+def _is_old(here: ModuleSpec | None, before: ModuleSpec, file: Path) -> bool:
+    """Whether a module is what was imported before, and not what was reloaded since an edit."""
+    return here is before and not _is_autoreloaded(before.name, file)
+
+
+def _is_autoreloaded(module: str, file: Path) -> bool:
+    """Whether IPython's extension autoreload has loaded a module since its file was edited."""
+    shell: Any = getattr(builtins, "get_ipython", lambda: None)()
+    with contextlib.suppress(AttributeError, KeyError, OSError):
+        reloader = shell.magics_manager.registry["AutoreloadMagics"]._reloader
+        return bool(reloader.modules_mtimes[module] >= file.stat().st_mtime)
+    return False
+
+
+def _import_specs(files: Iterable[Path]) -> dict[Path, ModuleSpec]:
     """What the modules of some files were imported as, which another import makes anew."""
     names = {file.name for file in files}
     found: dict[Path, ModuleSpec] = {}
     for module in [*sys.modules.values()] if names else ():
-        file, spec = (getattr(module, key, None) for key in ("__file__", "__spec__"))
-        if file and spec and (path := Path(file)).name in names:
-            found[path.resolve()] = spec
+        if isinstance(module, ModuleType):
+            known = object.__getattribute__(module, "__dict__")
+            file, spec = known.get("__file__"), known.get("__spec__")
+            if isinstance(file, str) and spec and (path := Path(file)).name in names:
+                found[path.resolve()] = spec
     return found
 
 
-def _content(file: Path) -> bytes:
-    """A digest of a file; empty if it cannot be read."""
-    try:
-        return hashlib.sha256(file.read_bytes()).digest()
-    except OSError:
-        return b""
+def _own_places(spec: TrialSpec, cells: Iterable[str]) -> dict[str, Path]:
+    """The user's own modules and packages, and their files."""
+    found: dict[str, Path] = {}
+    for module in dict.fromkeys(_modules(spec)):
+        if _root(module) not in _ALWAYS_RECORDED:
+            _add_own(module, found)
+    for module in {name for each in cells if (code := _cell(each)) for name in code.modules}:
+        if _root(module) not in _NOT_OWN:
+            _add_own(module, found)
+    return found
 
 
 def _add_own(module: str, found: dict[str, Path]) -> None:
@@ -216,9 +261,15 @@ def _imports(name: str, path: Path, file: Path) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     if name == "__main__":  # after python -m
         package = sys.modules[name].__package__ or ""
-    for each in imported_names(file):
-        with contextlib.suppress(ImportError):  # above all packages
-            yield resolve_name(each, ".".join((package, *inner)))
+    for each in imported_names(file, _written(file)):
+        yield _resolved(each, ".".join((package, *inner)))
+
+
+def _resolved(name: str, package: str) -> str:
+    """The full name of what a module of a package imports; empty if it is above all packages."""
+    with contextlib.suppress(ImportError):
+        return resolve_name(name, package)
+    return ""
 
 
 def _root(module: str) -> str:
@@ -303,11 +354,23 @@ def _cells(spec: TrialSpec) -> Iterator[str]:
         yield f"{_REGISTERED}{spec.environment.id!r})"
 
 
+def _all_cells(spec: TrialSpec) -> list[str]:
+    """The names of what a specification uses of the main module, and of the data therein."""
+    found, todo = dict[str, None](), [*_cells(spec)]
+    while todo:
+        name = todo.pop()
+        if name not in found and (code := _cell(name)):
+            found[name] = None
+            todo += [f"__main__:{each}" for each in code.data]
+    return [*found]
+
+
+@cache
 def _cell(name: str) -> CellCode | None:
-    """The code of a class of a notebook, or of what the main module registers; None if unknown."""
+    """What the main module defines by a name, or registers; None if it is unknown."""
     if not name.startswith(_REGISTERED):
         return cell_code(name.partition(":")[2]) if is_interactive() else None
-    spec = registered(name.removeprefix(_REGISTERED)[1:-2])
+    spec = registered(ast.literal_eval(name.removeprefix(_REGISTERED)[:-1]))
     if spec is None:
         return None
     entry = spec.entry_point
@@ -392,18 +455,32 @@ def _itself() -> str:
     return _digest(_ITSELF / "__init__.py", without=NOT_IN_TRAINING)
 
 
-@cache
 def _digest(path: Path, without: frozenset[str] = frozenset()) -> str:
     """The version of a module's file, or of all modules of a package but those of some folders."""
+    return _digest_of(path, tuple((each, _written(each)) for each in _files(path, without)))
+
+
+@lru_cache(maxsize=1000)
+def _digest_of(path: Path, files: tuple[tuple[Path, object], ...]) -> str:
     digest = hashlib.sha256()
     try:
-        for each in _files(path, without):
+        for each, _ in files:
             content = each.read_bytes()
             name = each.relative_to(path.parent).as_posix()
             digest.update(f"{name} {len(content)}\n".encode() + content)
     except OSError as error:
         return f"not readable ({error.strerror})"
     return f"{OWN_FILES}{digest.hexdigest()[:DIGITS]}"
+
+
+@cache
+def _written(file: Path) -> tuple[int, int] | None:
+    """The time of the last change of a file and its size, which stand for its content."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def now() -> str:

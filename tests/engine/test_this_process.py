@@ -31,7 +31,7 @@ from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.cell_code import cell_code
-from esbench.store.provenance import user_code
+from esbench.store.provenance import read_again, user_code
 
 Spec = Callable[..., TrialSpec]
 SMALL: dict[str, Any] = {
@@ -223,8 +223,14 @@ def test_a_constant_that_a_cell_names_belongs_to_its_code(monkeypatch: pytest.Mo
     assert cell_code("Missing") is None
 
 
+def all_code(name: str) -> Any:
+    """The code of what a cell defines, and of the data that it names."""
+    code = cell_code(name)
+    return code and (code, [all_code(each) for each in sorted(code.data)])
+
+
 PRELUDE = """
-import dataclasses, enum, functools, types
+import cmath, collections, dataclasses, enum, functools, math, pathlib, types
 import numpy as np, torch
 from gymnasium import spaces
 @dataclasses.dataclass
@@ -234,6 +240,11 @@ class Slots: gain: float
 class Plain:
     def __init__(self, gain): self.gain = gain
 class Kind(enum.Enum): A, B = 1, 2
+class Holding:
+    __slots__ = ("gain",)
+    def __init__(self, gain): self.gain = gain
+class Holder(Holding):
+    def get(self): return self.gain
 """
 VALUES = [
     ("[1, [2]]", "[1, [3]]"),
@@ -252,6 +263,18 @@ VALUES = [
     ("Kind.A", "Kind.B"),
     ("types.SimpleNamespace(gain=1)", "types.SimpleNamespace(gain=2)"),
     ("functools.partial(max, 1)", "functools.partial(max, 2)"),
+    ("Holder(1).get", "Holder(2).get"),
+    ("Holder(1)", "Holder(2)"),
+    ("Holding(1)", "Holding(2)"),
+    ("collections.deque([1, [2]])", "collections.deque([1, [3]])"),
+    ("pathlib.Path('a')", "pathlib.Path('b')"),
+    ("range(3)", "range(4)"),
+    ("torch.ones(2, requires_grad=True)", "torch.zeros(2, requires_grad=True)"),
+    ("10**5000", "10**5000 + 1"),
+    ("np.tanh", "np.exp"),
+    ("torch.nn.Tanh", "torch.nn.ReLU"),
+    ("math.sqrt", "cmath.sqrt"),
+    ("math", "cmath"),
 ]
 SPACE = "action_space = spaces.Box(-{}, 1, (2,))"
 DECORATED = """
@@ -280,6 +303,10 @@ def by(f):
         ),
         ("class used: pass\nused.own, used.gain = used, 1", "used.gain = 2"),
         ("@functools.cache\ndef used(): return 1", "@functools.cache\ndef used(): return 2"),
+        (
+            "class used:\n @functools.cached_property\n def f(self): return 1",
+            "class used:\n @functools.cached_property\n def f(self): return 2",
+        ),
         (f"class used: {SPACE.format(1)}", f"class used: {SPACE.format(2)}"),
         *((f"class used: value = {one}", f"class used: value = {other}") for one, other in VALUES),
         *(
@@ -292,11 +319,11 @@ def test_every_part_of_the_code_of_a_cell_counts(cell: str, edited: str) -> None
     main = vars(sys.modules["__main__"])
     exec(PRELUDE, main)
     exec(cell, main)
-    before = cell_code("used")
+    before = all_code("used")
     exec(cell, main)
-    assert cell_code("used") == before
+    assert all_code("used") == before
     exec(edited, main)
-    assert cell_code("used") != before
+    assert all_code("used") != before
 
 
 @pytest.mark.usefixtures("notebook")
@@ -320,12 +347,60 @@ def test_attributes_are_no_names_of_the_notebook_and_playing_is_no_edit() -> Non
     assert cell_code("used") == before
 
 
+STRANGE = {
+    "an attribute that fails": (
+        "class A:\n def __init__(s): s.__dict__['d'] = {}\n"
+        " def __getattr__(s, name): return s.d[name]\nVALUE = A()"
+    ),
+    "an attribute without an end": ("class A:\n def __getattr__(s, name): return A()\nVALUE = A()"),
+    "a deep list": "VALUE = []\nfor _ in range(2000): VALUE = [VALUE]",
+    "a list of itself": "VALUE = []\nVALUE.append(VALUE)",
+    "a text that fails": ("class A:\n def __repr__(s): raise KeyError\nVALUE = {A()}"),
+    "an array that fails": (
+        "class A:\n dtype = 1\n def __array__(s, *_, **__): raise SystemExit\nVALUE = A()"
+    ),
+    "an attribute without a name": "class A: pass\nVALUE = A()\nvars(VALUE).update({1: 2, 'a': 3})",
+    "a surrogate": "VALUE = '\\ud800'",
+    "functions in a set": "def f(): pass\nVALUE = {f}",
+    "objects in a set": "class A: pass\nVALUE = {A()}",
+    "texts in a set": "VALUE = {frozenset('abcdef')}",
+}
+DIGESTS = """
+import sys
+from esbench.store.cell_code import cell_code
+exec(sys.argv[1] + "\\ndef used(): return VALUE")
+codes = [cell_code(name) for name in ("used", "VALUE")]
+print(*(code.digest for code in codes))
+"""
+
+
+@pytest.mark.parametrize("source", STRANGE.values(), ids=STRANGE)
+def test_strange_data_of_a_cell_stop_nothing_and_are_the_same_in_every_process(source: str) -> None:
+    first, other = (finished("-c", DIGESTS, source) for _ in range(2))
+    assert (first[0], first[2]) == (0, "")
+    assert first == other
+
+
+@pytest.mark.usefixtures("notebook")
+def test_changed_data_of_a_cell_are_named() -> None:
+    main = vars(sys.modules["__main__"])
+    exec("SEEN = {}\nCell.at_step = staticmethod(lambda: SEEN)", main)
+    public.run(GRID, out="out", quiet=True)
+    main["SEEN"][1] = 2
+    with pytest.raises(UsageError, match="changed: __main__:SEEN\\."):
+        public.run(GRID, out="out", quiet=True)
+    del Cell.at_step
+    Cell.at_step = staticmethod(lambda: None)
+
+
 FROM_A_FILE = {
     "a module": "import cell_helper\ndef used(): return cell_helper.layer()",
     "a function": "from cell_helper import layer\ndef used(): return layer()",
     "an attribute": "from cell_helper import layer\nclass used: own = layer",
     "a default": "from cell_helper import layer\ndef used(f=layer): return f()",
     "a base": "from cell_helper import Base\nclass used(Base): pass",
+    "a base in a module": "import cell_helper\nclass used(cell_helper.Base): pass",
+    "an import in a function": "def used():\n from cell_helper import layer\n return layer()",
 }
 
 
@@ -338,8 +413,9 @@ def test_a_file_that_a_cell_uses_belongs_to_its_code(
     monkeypatch.syspath_prepend(tmp_path)
     exec(source, vars(sys.modules["__main__"]))
     spec = make_spec("CartPole-v1", policy={"template": "__main__:used"})
+    read_again([spec])
     assert list(user_code(spec)) == ["__main__:used", "cell_helper"]
-    del sys.modules["cell_helper"]
+    sys.modules.pop("cell_helper", None)
 
 
 REGISTER = "gymnasium.registry.pop('Cell-v0')\ngymnasium.register('Cell-v0', {})"

@@ -1,9 +1,14 @@
 """Changes of code that a trial uses, also of what that code imports, are noticed."""
 
+import builtins
 import importlib
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,7 +50,13 @@ def new_process() -> None:
     """Forget the files and modules that were looked at, as another process would not know them."""
     for name in ("adapter", "helper", "far"):
         sys.modules.pop(name, None)
-    for found in (provenance._source, provenance._files, provenance._digest, imported_names):
+    for found in (
+        provenance._source,
+        provenance._files,
+        provenance._digest_of,
+        provenance._written,
+        imported_names,
+    ):
         found.cache_clear()
     provenance._READ.clear()
 
@@ -110,29 +121,76 @@ def test_a_change_of_what_a_folder_without_init_imports_is_a_change(
     assert changed_since(before) == ["spread.helper"]
 
 
-@pytest.mark.parametrize("edited", ["adapter", "helper"])
-def test_a_run_after_an_edit_needs_a_new_import(
-    folder: Path, make_spec: MakeSpec, edited: str
-) -> None:
-    for name, source in (("adapter", "import helper"), ("helper", "layer = 1")):
-        (folder / f"{name}.py").write_text(source)
+@pytest.fixture
+def imported(folder: Path, make_spec: MakeSpec) -> TrialSpec:
+    """Return a specification that names ``adapter``, which has imported ``helper`` here."""
+    (folder / "adapter.py").write_text("from helper import layer")
+    (folder / "helper.py").write_text("layer = 1")
     spec = spec_of("policy", make_spec)
     import_own("adapter")
     read_again([spec])
-    before = user_code(spec)
-    path = folder / f"{edited}.py"
+    return spec
+
+
+def edit(path: Path) -> None:
+    """Append a comment, as a later edit."""
     path.write_text(path.read_text() + "\n# another")
-    assert user_code(spec) == before  # the run goes on with what it began with
+    os.utime(path, (time.time() + 10, time.time() + 10))
+
+
+@pytest.mark.parametrize("edited", ["adapter", "helper"])
+def test_a_run_after_an_edit_needs_a_new_import(
+    folder: Path, imported: TrialSpec, make_spec: MakeSpec, edited: str
+) -> None:
+    before = user_code(imported)
+    edit(folder / f"{edited}.py")
+    assert user_code(imported) == before  # the run goes on with what it began with
     for _ in range(2):
-        with pytest.raises(UsageError, match=rf"{edited}\.py has changed"):
-            read_again([spec])
+        read_again([make_spec("CartPole-v1")])  # which does not use it
+        with pytest.raises(UsageError, match=rf"{edited}\.py.* has changed"):
+            read_again([imported])
     importlib.invalidate_caches()
     importlib.reload(sys.modules[edited])
-    read_again([spec])
+    if edited == "helper":
+        with pytest.raises(UsageError, match=r"adapter\.py"):  # which has the old layer
+            read_again([imported])
+        importlib.reload(sys.modules["adapter"])
+    read_again([imported])
     assert changed_since({"own_code": before}) == [edited]
-    path.unlink()
-    with pytest.raises(UsageError, match=edited):
+
+
+def test_what_ipython_has_reloaded_is_no_old_code(
+    folder: Path, imported: TrialSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(folder / "helper.py")
+    times = {"adapter": 0.0, "helper": 0.0}
+    reloader = SimpleNamespace(_reloader=SimpleNamespace(modules_mtimes=times))
+    shell = SimpleNamespace(magics_manager=SimpleNamespace(registry={"AutoreloadMagics": reloader}))
+    monkeypatch.setattr(builtins, "get_ipython", lambda: shell, raising=False)
+    with pytest.raises(UsageError, match="helper"):
+        read_again([imported])
+    times |= {each: (folder / f"{each}.py").stat().st_mtime for each in times}
+    read_again([imported])
+
+
+def test_a_module_that_training_has_imported_is_old_after_an_edit(
+    folder: Path, make_spec: MakeSpec
+) -> None:
+    (folder / "adapter.py").write_text(LATE)
+    (folder / "helper.py").write_text("layer = 1")
+    spec = spec_of("agent", make_spec)
+    read_again([spec])
+    import_own("helper")
+    edit(folder / "helper.py")
+    with pytest.raises(UsageError, match="helper"):
         read_again([spec])
+
+
+def test_threads_may_read_code_at_once(folder: Path, imported: TrialSpec) -> None:
+    expected = user_code(imported)
+    with ThreadPoolExecutor(8) as threads:
+        for _ in threads.map(lambda _: read_again([imported]), range(100)):
+            assert user_code(imported) == expected
 
 
 def test_a_run_after_an_edit_of_what_only_workers_import_has_its_new_version(
@@ -144,7 +202,7 @@ def test_a_run_after_an_edit_of_what_only_workers_import_has_its_new_version(
     import_own("adapter")
     read_again([spec])
     before = {"own_code": user_code(spec)}
-    (folder / "helper.py").write_text("layer = 2")
+    edit(folder / "helper.py")
     read_again([spec])
     assert changed_since(before) == ["helper"]
 

@@ -62,7 +62,13 @@ if "Hold-v0" not in gymnasium.registry:
 
 def new_process() -> None:
     """Forget what user code was looked at, as another process would not know it."""
-    for found in (module._source, module._files, module._digest, imported_names):
+    for found in (
+        module._source,
+        module._files,
+        module._digest_of,
+        module._written,
+        imported_names,
+    ):
         found.cache_clear()
     module._READ.clear()
 
