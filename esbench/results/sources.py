@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.core.settings import parse
 from esbench.core.units import counted
-from esbench.grids.environment_files import Scores, frozen_scores
+from esbench.grids.environment_files import RandomScore, Scores, frozen_scores
 from esbench.grids.trial_spec import flatten
 from esbench.results.cell import Cell, require_distinct, variant_of
 from esbench.results.run import Run, read_run
@@ -37,7 +38,9 @@ def read_folder(root: Path) -> list[Cell]:
         labels = run.description["labels"]
         key = labels["environment"], labels["algorithm"], labels["policy"]
         alike.setdefault(key, []).append(run)
-    return [cell for labels, runs in sorted(alike.items()) for cell in _cells(labels, runs)]
+    return _with_random_scores(
+        [cell for labels, runs in sorted(alike.items()) for cell in _cells(labels, runs)]
+    )
 
 
 def load_cells(root: Path) -> list[Cell]:
@@ -92,23 +95,49 @@ def _cells(labels: tuple[str, str, str], runs: Sequence[Run]) -> Iterator[Cell]:
             policy=policy,
             runs=chosen,
             label=label,
-            frozen=_frozen_scores(chosen[0]),
+            frozen=_frozen_scores(chosen),
             differs=_differing(spec, specs),
             inherited=tuple(
                 dict.fromkeys(name for each in descriptions for name in each.get("inherited", ()))
             ),
             defaults=tuple(name for name in first if all(name in other for other in others)),
             twice=twice.get(variant),
-            scores_differ=len({json.dumps(each.get("scores")) for each in descriptions}) > 1,
+            scores_differ=len({json.dumps(s) for d in descriptions if (s := d.get("scores"))}) > 1,
         )
 
 
-def _frozen_scores(run: Run) -> Scores:
-    """The frozen scores of a run: those it records, or those of ``envs/``."""
-    recorded = run.description.get("scores")
-    if recorded is None:
-        return frozen_scores(run.description["spec"]["environment"])
-    return parse(Scores, recorded, str(run.folder.path / "trial.json"), "scores")
+def _frozen_scores(runs: Sequence[Run]) -> Scores:
+    """The frozen scores that the first run records, if one does: those of ``envs/`` otherwise.
+
+    Only finished runs record that of random actions in an environment without a file.
+    """
+    recorded = [(run, own) for run in runs if (own := run.description.get("scores")) is not None]
+    if not recorded:
+        return frozen_scores(runs[0].description["spec"]["environment"])
+    found = [
+        parse(Scores, own, str(run.folder.path / "trial.json"), "scores") for run, own in recorded
+    ]
+    random = next((each.random for each in found if each.random), None)
+    return found[0].model_copy(update={"random": found[0].random or random})
+
+
+def _with_random_scores(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, each with the score of random actions if a cell of its environment has it."""
+    known: dict[str, RandomScore] = {}
+
+    def key(cell: Cell) -> str:
+        environment = cell.spec["environment"]
+        return json.dumps([environment[part] for part in ("id", "kwargs", "wrappers")])
+
+    for cell in cells:
+        if cell.frozen.random:
+            known.setdefault(key(cell), cell.frozen.random)
+    return [
+        replace(cell, frozen=cell.frozen.model_copy(update={"random": known[key(cell)]}))
+        if cell.frozen.random is None and key(cell) in known
+        else cell
+        for cell in cells
+    ]
 
 
 def _settings_hash(spec: Json) -> str:

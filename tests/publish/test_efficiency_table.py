@@ -83,6 +83,10 @@ def test_the_score_fills_the_area_of_a_run_that_ended_before_its_budget(tmp_path
     assert rows["openai_es"].area == pytest.approx(0.75)
     assert rows["openai_es"].area_env_steps == 400
     assert rows["openai_es"].reached == 3  # with the window that has stopped the runs
+    write_runs(tmp_path / "long", [[45.0] * 4] * 3, 45.0, algorithms={"ars": {}})
+    found = efficiency_table(tmp_path, {"": 120.0})
+    assert sorted(row.window for row in found) == [1, 1, 5]
+    assert sum("at which training stopped" in note for note in sheet(found).notes) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from fake_trials import COMMAND, edit, make_records, make_trials, write_scores, 
 from scipy.stats import trim_mean
 
 from esbench.core.errors import UsageError
+from esbench.grids.environment_files import RandomScore
 from esbench.publish.tables.comparison_table import compare_sides
 from esbench.publish.tables.render_table import Sheet, as_csv, as_latex, export, records
 from esbench.publish.tables.score_table import (
@@ -144,7 +145,8 @@ def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions
     assert second.score == trim_mean(second.scores, 0.25)
     assert (last.algorithm, last.scores, last.diverged) == ("ars", (), 3)
     assert all(math.isnan(row.score) == (row is last) for row in (first, second, last))
-    assert notes_with([first, second, last], "3 runs diverged")
+    (note,) = notes_with([first, second, last], "3 runs diverged")
+    assert "ars" not in note  # which has no score
     sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
     assert sides.pairs[0].comparison.second == second.score
     with pytest.raises(UsageError, match="finite"):
@@ -153,6 +155,30 @@ def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions
     again = {row.algorithm: (row.score, row.standing) for row in score_table(tmp_path)}
     assert again["openai_es"] == (first.score, "best")
     assert again["snes"] == (second.score, second.standing)  # a worse row changes no other one
+
+
+def test_what_is_unfinished_changes_no_other_row_of_an_environment_without_a_file(
+    tmp_path: Path,
+) -> None:
+    """Only finished trials record the score of random actions there."""
+    own: dict[str, Any] = {"environments": ["doubles:Walk-v0"]}
+    trials = write_scores(tmp_path, [-12.0, -11.0, -10.0, math.nan], **own)
+    trials += write_scores(tmp_path, [-40.0, -30.0, -20.0], algorithms={"snes": {}}, **own)
+    for trial in trials:
+        trial.record_scores(RandomScore(mean=-13.0, std=1.0, episodes=100, command="x"))
+    before = {row.algorithm: (row.scores, row.standing) for row in score_table(tmp_path)}
+    assert before["openai_es"][0] == (-12.0, -11.0, -10.0, -13.0)
+    for number, error in enumerate(("", "it has failed")):
+        names = {f"late_{number}": {"algorithm": "pgpe"}}
+        for trial in make_trials(tmp_path, seeds=[0], algorithms=names, **own):
+            write_trial(trial, error=error)
+        rows = {row.algorithm: row for row in score_table(tmp_path)}
+        for name, known in before.items():
+            assert (rows[name].scores, rows[name].standing) == known
+        assert rows[f"late_{number}"].random_score == -13.0
+    edit(trials[0].folder.path, "trial.json", lambda table: table.pop("scores"))
+    again, *_ = score_table(tmp_path)
+    assert (again.scores, again.scores_differ) == (before["openai_es"][0], False)
 
 
 @pytest.mark.usefixtures("freeze")

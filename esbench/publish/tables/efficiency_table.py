@@ -58,6 +58,7 @@ class Efficiency:
 
     Attributes:
         target: the score to reach; NaN if there is none, as are the numbers that depend on it.
+        window: the generations whose mean return must reach it.
         reached, runs: the number of runs that reached it, and of those that are done.
         share: their quotient, with Wilson's interval, NaN with fewer than three runs.
         costs: by then, median over all runs, by the names of ``COSTS``.
@@ -69,6 +70,7 @@ class Efficiency:
 
     cell: Cell
     target: float
+    window: int
     reached: int
     runs: int
     share: Estimate
@@ -238,6 +240,7 @@ def _row(cell: Cell, target: float, budget: float, window: int) -> Efficiency:
     return Efficiency(
         cell=cell,
         target=target,
+        window=window,
         reached=reached,
         runs=len(runs),
         share=Estimate(reached / len(runs) if known else math.nan, low, high),
@@ -263,10 +266,11 @@ def _iqm_with_interval(means: Sequence[float], cell: Cell) -> Estimate:
 
 
 def _footnotes(rows: Sequence[Efficiency], window: int, header: Sequence[str]) -> list[str]:
+    used = max((row.window for row in rows), default=window)
     budgets = {row.cell.environment: row.area_env_steps for row in rows if not math.isnan(row.area)}
     listed = ", ".join(f"{format_steps(steps)} on {name}" for name, steps in budgets.items())
     notes = [
-        f"Reached: runs whose return over {window} generations, or score, reached the target.",
+        f"Reached: runs whose return over {used} generations, or score, reached the target.",
         "Steps, episodes, CPU time: the cost of training until then, median over all runs.",
         "ERT: expected running time, the steps of all runs per run that reached the target.",
     ]
@@ -281,11 +285,14 @@ def _footnotes(rows: Sequence[Efficiency], window: int, header: Sequence[str]) -
     notes += seeds_notes([row.runs for row in rows])
     if unfinished := sum(row.cell.unfinished for row in rows):
         notes.append(f"{counted(unfinished, 'trial')} without a result left out.")
-    notes += grouped((row.cell.title, text) for row in rows for text in _of_row(row))
+    notes += grouped((row.cell.title, text) for row in rows for text in _of_row(row, used))
     return notes + command_notes({row.cell.title: row.cell.commands for row in rows})
 
 
-def _of_row(row: Efficiency) -> Iterator[str]:
+def _of_row(row: Efficiency, window: int) -> Iterator[str]:
+    if row.window < window:
+        number = counted(row.window, "generation")
+        yield f"its return over {number} counts, at which training stopped. That is reached sooner."
     if math.isnan(row.target):
         yield f"no target; set one with --target {row.cell.environment}=SCORE."
     if row.diverged and not math.isnan(row.area):

@@ -113,7 +113,7 @@ def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
 
 
 def _of_row(row: Cell) -> Iterator[str]:
-    if row.diverged:
+    if row.diverged and row.scores:
         runs = counted(row.diverged, "run")
         yield f"{runs} diverged. Each counts as the worst of the row and the random policy."
     if row.twice:
