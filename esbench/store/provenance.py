@@ -21,12 +21,11 @@ from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import resolve_name
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
-from esbench.core.errors import EsbenchError, UsageError
+from esbench.core.errors import USER_CODE_ERRORS, EsbenchError, UsageError
 from esbench.core.escape import printable, without_passwords
 from esbench.core.extras import DISTRIBUTION
 from esbench.core.git import commit_of
@@ -224,10 +223,10 @@ def _import_specs(files: Iterable[Path]) -> dict[Path, ModuleSpec]:
     names = {file.name for file in files}
     found: dict[Path, ModuleSpec] = {}
     for module in [*sys.modules.values()] if names else ():
-        if isinstance(module, ModuleType):
-            known = object.__getattribute__(module, "__dict__")
+        with contextlib.suppress(*USER_CODE_ERRORS):  # anything may stand for a module
+            known = object.__getattribute__(module, "__dict__")  # without a late import
             file, spec = known.get("__file__"), known.get("__spec__")
-            if isinstance(file, str) and spec and (path := Path(file)).name in names:
+            if spec and (path := Path(file)).name in names:
                 found[path.resolve()] = spec
     return found
 

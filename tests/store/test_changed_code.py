@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +184,29 @@ def test_a_module_that_training_has_imported_is_old_after_an_edit(
     edit(folder / "helper.py")
     with pytest.raises(UsageError, match="helper"):
         read_again([spec])
+
+
+class Strange:
+    """Stands for a module, as those of cffi and lazy imports do, and has nothing of one."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        """Fail."""
+        raise RuntimeError(name)
+
+
+def test_what_stands_for_a_module_stops_nothing(
+    folder: Path, imported: TrialSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered = ModuleType("numbered")
+    numbered.__file__, numbered.__spec__ = 1, imported  # type: ignore[assignment]
+    for name, each in {"strange": Strange(), "nothing": None, "numbered": numbered}.items():
+        monkeypatch.setitem(sys.modules, name, each)  # type: ignore[arg-type]
+    read_again([imported])
+    edit(folder / "helper.py")
+    with pytest.raises(UsageError, match="helper"):
+        read_again([imported])
 
 
 def test_threads_may_read_code_at_once(folder: Path, imported: TrialSpec) -> None:
