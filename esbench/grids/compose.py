@@ -87,7 +87,25 @@ def compose_grid(
         table = {**table, "defaults": True}
     if not isinstance(grid, dict | None) and changes:
         source += " with these options"
-    return parse_grid(table, source, unused), source
+    typed = parse_grid(table, source, unused)
+    _require_effect([path for path, _ in changes], typed)
+    return typed, source
+
+
+def _require_effect(paths: Sequence[Path], grid: Grid) -> None:
+    """Raises UsageError if an option is about the policies of searches, and there is no search."""
+    names = [str(own.get("algorithm", label)) for label, own in grid.algorithms.items()]
+    of_policies = (
+        path
+        for path in paths
+        if path[0] == "policy" or (path[0] == "environment" and path[2:3] == ("policy",))
+    )
+    path = next(of_policies, None)
+    if path and all(map(is_agent, names)):
+        raise UsageError(
+            f"--set {'.'.join(path)}: this grid has only agents ({', '.join(names)}), which make "
+            f"their own policies; expected a setting of algorithms.{next(iter(grid.algorithms))}"
+        )
 
 
 def missing_packages(grid: Grid) -> dict[str, str]:

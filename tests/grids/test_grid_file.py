@@ -498,8 +498,21 @@ def test_a_key_of_the_grid_is_no_setting_of_an_agent(override: str) -> None:
         "mine": {"algorithm": "own_agents:Climber", **own},
         "ppo": {"policy": "MlpPolicy"},
     }
-    table = {"environments": ["CartPole-v1"], "algorithms": agents}
-    assert compose_grid(table, overrides=[override])[0].algorithms == agents
+    table = {"environments": ["CartPole-v1"], "algorithms": {**agents, "snes": {}}}
+    found = compose_grid(table, overrides=[override])[0].algorithms
+    assert {label: found[label] for label in agents} == agents
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["policy.hidden=[8]", 'policy={template="linear"}', "environment.CartPole-v1.policy.bias=true"],
+)
+def test_a_policy_is_refused_where_only_agents_would_get_it(override: str) -> None:
+    names = ["ppo", "own_agents:Climber"]
+    with pytest.raises(UsageError, match=r"only agents \(ppo, own_agents:Climber\)"):
+        compose_grid(None, ["CartPole-v1"], names, overrides=[override])
+    compose_grid(None, ["CartPole-v1"], [*names, "snes"], overrides=[override])
+    compose_grid("mujoco", ["Hopper-v5"], ["ppo"])  # the suite's policy is that of its searches
 
 
 def test_what_comes_from_the_environments_file_is_known() -> None:
