@@ -57,8 +57,8 @@ _REGISTERED: Final = "__main__:register("
 _NOT_OWN: Final = _ALWAYS_RECORDED | sys.stdlib_module_names
 _MODULES: Final = frozenset({".py", ".so", ".pyd"})  # suffixes
 _LOCK: Final = threading.RLock()  # trainers may run in several threads
-_READ: Final[dict[Path, tuple[object, ModuleSpec | None]]] = {}
-"""The files of user code that were read: when written, and what their module was imported as."""
+_READ: Final[dict[Path, tuple[str, ModuleSpec | None]]] = {}
+"""The files of user code that were read: their versions, and what was imported from them."""
 _VECTOR_INSTRUCTIONS: Final = re.compile(r"sse4|fma|avx|amx|bmi")
 
 
@@ -152,7 +152,7 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
         found |= {name: _digest(path) for name, path in own.items()}
         files = {file for path in own.values() for file in _files(path)} - _READ.keys()
         specs = _import_specs(files)
-        _READ.update({file: (_written(file), specs.get(file)) for file in files})
+        _READ.update({file: (_version_of(file), specs.get(file)) for file in files})
         for name in cells:
             found |= _versions(name)
         return dict(sorted(found.items()))
@@ -189,7 +189,7 @@ def _edited_files() -> set[Path]:
     """
     specs = _import_specs(_READ)
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or "").resolve()
-    changed = {file for file, (before, _) in _READ.items() if before != _written(file)}
+    changed = {file for file, (before, _) in _READ.items() if before != _version_of(file)}
     live = {file: specs[file] for file in changed - {script} if file in specs}
     edited = {file for file, spec in live.items() if _is_old(spec, _READ[file][1] or spec, file)}
     reloaded = tuple(f"{live[file].name}." for file in live.keys() - edited)
@@ -459,7 +459,12 @@ def _digest(path: Path, without: frozenset[str] = frozenset()) -> str:
     return _digest_of(path, tuple((each, _written(each)) for each in _files(path, without)))
 
 
-@lru_cache(maxsize=1000)
+def _version_of(file: Path) -> str:
+    """The version of one file, whatever it belongs to."""
+    return _digest_of(file, ((file, _written(file)),))
+
+
+@lru_cache(maxsize=10_000)
 def _digest_of(path: Path, files: tuple[tuple[Path, object], ...]) -> str:
     digest = hashlib.sha256()
     try:

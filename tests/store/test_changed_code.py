@@ -144,7 +144,7 @@ def test_a_run_after_an_edit_needs_a_new_import(
 ) -> None:
     before = user_code(imported)
     edit(folder / f"{edited}.py")
-    assert user_code(imported) == before  # the run goes on with what it began with
+    assert user_code(imported) == before  # the run keeps the code that it began with
     for _ in range(2):
         read_again([make_spec("CartPole-v1")])  # which does not use it
         with pytest.raises(UsageError, match=rf"{edited}\.py.* has changed"):
@@ -157,6 +157,17 @@ def test_a_run_after_an_edit_needs_a_new_import(
         importlib.reload(sys.modules["adapter"])
     read_again([imported])
     assert changed_since({"own_code": before}) == [edited]
+
+
+def test_an_edit_that_was_undone_is_no_edit(folder: Path, imported: TrialSpec) -> None:
+    path = folder / "helper.py"
+    before, recorded = path.read_text(), {"own_code": user_code(imported)}
+    edit(path)
+    with pytest.raises(UsageError, match="helper"):
+        read_again([imported])
+    path.write_text(before)
+    read_again([imported])
+    assert changed_since(recorded) == []
 
 
 def test_what_ipython_has_reloaded_is_no_old_code(
