@@ -49,7 +49,7 @@ SEED: Final = 4  # of the compared episode
 BESIDE: Final = 5  # of the episode that another instance plays meanwhile
 UNENDED: Final = 10_000  # steps without an end, in an environment without a time limit
 LONGEST: Final = 100_000  # likewise, in training and scoring
-PATIENCE: Final = 10.0  # seconds for them
+PATIENCE: Final = 10.0  # seconds for them, and for all pairs
 PAIRS: Final = 10  # of episodes with two seeds; short ones may be equal by chance
 PAIRED_STEPS: Final = 1000  # of all pairs
 NEW_INSTANCE: Final = "esbench.environments.wrappers:NewInstance"
@@ -173,7 +173,7 @@ def bounds_without_zero(name: str, kwargs: dict[str, Any], wrappers: Wrappers = 
 def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> bool | None:
     """Whether two seeds with the same random actions give the same episodes.
 
-    None if the environment fails, or takes too long for one step.
+    None if the environment fails, or if time runs out before a difference is found.
     Episodes of one step, such as those of a test function, do not count: they have no trajectory.
     """
     make = partial(make_environment, name, kwargs, wrappers)
@@ -190,9 +190,12 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
                 zip_longest(_episode(first, seed), _episode(second, PAIRS + seed, seed))
             )
         )
-        for number, (mine, other) in _limited(steps, PAIRED_STEPS, SECONDS):
+        deadline = time.monotonic() + PATIENCE
+        for number, (mine, other) in islice(steps, PAIRED_STEPS):
             if mine != other:
                 return False
+            if time.monotonic() > deadline:
+                return None
             longest = max(longest, number)  # the first one is the reset
         return longest > 1 if longest else None
     return None

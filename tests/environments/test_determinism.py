@@ -1,5 +1,6 @@
 """Environments whose episodes do not depend on their seed are found, and their scores marked."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,15 @@ class Same(Walk):
         return self.position.astype(np.float32), {}
 
     def step(self, action: np.ndarray) -> Any:
+        if self.effect == "late":
+            time.sleep(0.02)
         if self.effect == "raises" and self.left < 7:
             raise RuntimeError("the simulator fell over")
         noise = float(self.np_random.normal())
         self.position = self.position + action
         self.left -= 1
         ended = self.left == 0 or (self.effect == "end" and self.left == 1 and noise > 0)
-        reward = noise if self.effect == "reward" else -1.0
+        reward = noise if self.effect == "reward" or (self.effect == "late" and ended) else -1.0
         return self.position.astype(np.float32), reward, ended, False, {}
 
 
@@ -83,6 +86,11 @@ def test_an_environment_is_deterministic_if_its_seed_makes_no_difference(
     name: str, kwargs: dict[str, Any], expected: bool | None
 ) -> None:
     assert is_deterministic(name, kwargs) is expected
+
+
+def test_equal_steps_of_a_slow_environment_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("esbench.environments.episode_check.PATIENCE", 0.05)
+    assert is_deterministic("Same-v0", {"effect": "late"}) is None
 
 
 def test_a_deterministic_environment_is_noted_from_plan_to_leaderboard(esbench: Run) -> None:
