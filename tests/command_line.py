@@ -15,6 +15,8 @@ import pytest
 from esbench import cli
 from esbench.core import process
 from esbench.core.user_code import FOLDERS
+from esbench.store import module_files, own_code
+from esbench.store.imported_names import imported_names
 
 Run: TypeAlias = Callable[..., tuple[int, str, str]]
 """The fixture ``esbench``: ``esbench ARGUMENTS`` gives exit code, stdout and stderr."""
@@ -29,6 +31,14 @@ def working_in(folder: Path) -> Iterator[None]:
         patch.setattr(sys, "argv", list(sys.argv))
         yield
     FOLDERS.clear()
+
+
+def forget_user_code() -> None:
+    """Forget what user code was looked at, as another process would not know it."""
+    module_files.look_again()
+    module_files._digest_of.cache_clear()
+    imported_names.cache_clear()
+    own_code._READ.clear()
 
 
 def execute(*arguments: str) -> int:

@@ -194,7 +194,7 @@ def make_trainer(
     from esbench.experiment.run_trial import open_trial
     from esbench.experiment.stored_trainer import make_trainer as make
     from esbench.experiment.trials import checked_trials, latest_start, recording_members
-    from esbench.store.provenance import read_again
+    from esbench.store.own_code import read_again
 
     if reserved := sorted({"environments", "seeds"} & settings.keys()):
         raise UsageError(

@@ -65,7 +65,8 @@ def baseline(
     from esbench.publish.gate.choose_margin import with_margins
     from esbench.results.baselines import freeze, require_new, write_baseline
     from esbench.results.statistics.judgment import POWER, require_margin
-    from esbench.store.provenance import command, read_again
+    from esbench.store.own_code import read_again
+    from esbench.store.provenance import command
 
     read_again()
     if out is None and replace:
@@ -147,7 +148,7 @@ def check(
     from esbench.results.baselines import read_baseline
     from esbench.results.statistics.judgment import GateRules
     from esbench.store.outputs import write_bytes
-    from esbench.store.provenance import read_again
+    from esbench.store.own_code import read_again
 
     read_again()
     show, root = display or PlainDisplay(), Path(folder)
@@ -237,7 +238,7 @@ def verify(
     from esbench.publish.replay import has_policies
     from esbench.publish.reproduce import draw_sample, stored_trials
     from esbench.results.entries import read_leaderboard, selected
-    from esbench.store.provenance import read_again
+    from esbench.store.own_code import read_again
 
     read_again()
     show = display or PlainDisplay()

@@ -142,7 +142,7 @@ def evaluations(
     from esbench.experiment.stored_trainer import evaluate_row, evaluate_trial, keep_best
     from esbench.results.policy_files import is_row_name
     from esbench.store.find_trials import find_trials
-    from esbench.store.provenance import read_again
+    from esbench.store.own_code import read_again
 
     path = Path(trial)
     if is_row_name(str(trial)) and not every:

@@ -90,7 +90,7 @@ def run(
     from esbench.experiment.watchers import ImportedCallback, Limits
     from esbench.integrations.trackers.tracker import make_tracker
     from esbench.results.data_frames import scores_of
-    from esbench.store.provenance import read_again
+    from esbench.store.own_code import read_again
 
     require_main_process()
     chosen, at_once = engine_choice(options), options.get("at_once")
@@ -375,7 +375,7 @@ def tune(
     from esbench.experiment.trials import latest_start
     from esbench.grids.compose import parse_seeds
     from esbench.grids.expand import expanded
-    from esbench.store.provenance import read_again
+    from esbench.store.own_code import read_again
     from esbench.tuning.study import RUNGS, Search, open_studies
     from esbench.tuning.summary import draw_tuning, summarize, write_best
 

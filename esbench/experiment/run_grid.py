@@ -26,7 +26,7 @@ from esbench.experiment.watchers import (
     Watcher,
 )
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store.provenance import importable_code, is_of_main, user_code
+from esbench.store.own_code import importable_code, is_of_main, user_code
 
 
 def run_grid(

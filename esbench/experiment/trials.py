@@ -25,7 +25,8 @@ from esbench.results.policy_files import find_policy, is_row_name
 from esbench.store.find_trials import check_format
 from esbench.store.generation_record import GenerationRecord
 from esbench.store.origin import mixture
-from esbench.store.provenance import changed_since, command, now
+from esbench.store.own_code import changed_since
+from esbench.store.provenance import command, now
 from esbench.store.trial_folder import Status, TrialFolder
 
 RUNS: Final = Path("results/runs")

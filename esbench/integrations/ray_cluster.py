@@ -20,7 +20,8 @@ from esbench.core.cores import usable_cores
 from esbench.core.errors import UsageError
 from esbench.integrations.library import optional
 from esbench.store.origin import Origin, changes
-from esbench.store.provenance import code_here, provenance
+from esbench.store.own_code import code_here
+from esbench.store.provenance import provenance
 
 ANSWER_SECONDS: Final = 10.0  # Ray itself waits for minutes at a wrong address
 LOCAL_STORE_BYTES: Final = 512 * 2**20  # of a local Ray; it holds recipes and results only

@@ -20,7 +20,7 @@ from esbench.engine.worker_pool import DEFAULT_SLOTS, WorkerPool
 from esbench.grids.trial_spec import EnvironmentSpec, TrialSpec
 from esbench.integrations.ray_cluster import RayCluster
 from esbench.integrations.ray_nodes import RayNodes
-from esbench.store.provenance import importable_code
+from esbench.store.own_code import importable_code
 
 
 @final

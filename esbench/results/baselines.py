@@ -34,7 +34,8 @@ from esbench.results.statistics.judgment import MARGIN
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.origin import Origin, differences_within, place_in
 from esbench.store.outputs import write_bytes
-from esbench.store.provenance import changed_since, now
+from esbench.store.own_code import changed_since
+from esbench.store.provenance import now
 from esbench.store.stored_json import StoredSpec
 
 FORMAT: Final = 1

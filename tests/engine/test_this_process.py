@@ -31,7 +31,7 @@ from esbench.experiment.trials import Trial
 from esbench.experiment.watchers import Limits
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.cell_code import cell_code
-from esbench.store.provenance import read_again, user_code
+from esbench.store.own_code import read_again, user_code
 
 Spec = Callable[..., TrialSpec]
 SMALL: dict[str, Any] = {

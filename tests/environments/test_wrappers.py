@@ -24,7 +24,7 @@ from esbench.environments.wrappers import (
     SelectEntries,
 )
 from esbench.experiment.trials import Trial
-from esbench.store.provenance import user_code
+from esbench.store.own_code import user_code
 
 WRAPPER = WrapperSettings(wrapper="esbench.environments.wrappers:NewInstance")
 SEEDS = range(5)

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import forget_user_code
 
 import esbench
 from esbench.core.errors import UsageError
@@ -20,9 +21,9 @@ from esbench.environments.make_environment import WrapperSettings
 from esbench.experiment.trials import Trial, require_same_code
 from esbench.grids.trial_spec import TrialSpec
 from esbench.results.sources import load_cells
-from esbench.store import provenance
+from esbench.store import package_versions
 from esbench.store.imported_names import imported_names
-from esbench.store.provenance import changed_since, read_again, user_code
+from esbench.store.own_code import changed_since, read_again, user_code
 
 MakeSpec = Callable[..., TrialSpec]
 AGENT = """
@@ -50,15 +51,7 @@ def new_process() -> None:
     """Forget the files and modules that were looked at, as another process would not know them."""
     for name in ("adapter", "helper", "far"):
         sys.modules.pop(name, None)
-    for found in (
-        provenance._source,
-        provenance._files,
-        provenance._digest_of,
-        provenance._written,
-        imported_names,
-    ):
-        found.cache_clear()
-    provenance._READ.clear()
+    forget_user_code()
 
 
 @pytest.fixture
@@ -258,7 +251,7 @@ def test_all_modules_of_an_imported_package_count_unless_its_version_says_what_t
     (about / "METADATA").write_text("Name: library\nVersion: 1.0\n")
     (about / "RECORD").write_text("library/__init__.py,,\n")
     if installed != "editable":
-        monkeypatch.setattr(provenance, "_installed", lambda: {site})
+        monkeypatch.setattr(package_versions, "_installed", lambda: {site})
     if installed == "from a folder":
         (about / "direct_url.json").write_text('{"dir_info": {}, "url": "file:///library"}')
     for name in ("__init__.py", "nets.py", "deep/__init__.py", "deep/envs.py", "fast.so"):

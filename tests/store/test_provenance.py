@@ -16,22 +16,16 @@ import gymnasium
 import numpy as np
 import pytest
 from checkout import ROOT
-from command_line import Run, finished
+from command_line import Run, finished, forget_user_code
 
 from esbench.core.git import commit_of
 from esbench.experiment.trials import Trial
 from esbench.grids.trial_spec import TrialSpec
-from esbench.store import provenance as module
-from esbench.store.imported_names import imported_names
+from esbench.store import own_code
+from esbench.store.module_files import version_of
 from esbench.store.origin import CODE, Origin, differences_within, is_same_esbench, mixture
-from esbench.store.provenance import (
-    NOT_IN_TRAINING,
-    PACKAGES,
-    code_here,
-    importable_code,
-    provenance,
-    user_code,
-)
+from esbench.store.own_code import code_here, importable_code, user_code
+from esbench.store.provenance import NOT_IN_TRAINING, PACKAGES, provenance
 
 MakeSpec = Callable[..., TrialSpec]
 RUN = [
@@ -60,19 +54,6 @@ if "Hold-v0" not in gymnasium.registry:
 """
 
 
-def new_process() -> None:
-    """Forget what user code was looked at, as another process would not know it."""
-    for found in (
-        module._source,
-        module._files,
-        module._digest_of,
-        module._written,
-        imported_names,
-    ):
-        found.cache_clear()
-    module._READ.clear()
-
-
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a file with an environment, which can be imported as ``holding``."""
@@ -81,9 +62,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     sys.modules.pop("holding", None)  # of a test that put another one there
     importlib.import_module("holding")
-    new_process()
+    forget_user_code()
     yield path
-    new_process()
+    forget_user_code()
     sys.modules.pop("holding", None)
     del gymnasium.registry["Hold-v0"]
 
@@ -97,10 +78,10 @@ def test_a_file_has_its_digest(own: Path, make_spec: MakeSpec) -> None:
     assert provenance(spec)["own_code"] == before
     own.write_text(f"{ENVIRONMENT}\n# another\n")
     assert user_code(spec) == before  # this process has imported the other one
-    new_process()
+    forget_user_code()
     assert user_code(spec) != before
     own.write_text(ENVIRONMENT)
-    new_process()
+    forget_user_code()
     assert user_code(spec) == before
 
 
@@ -110,7 +91,7 @@ def test_what_another_machine_has_is_looked_up_by_name(own: Path, make_spec: Mak
     here = {**there, "numpy": np.__version__, "nowhere": None, "no-package": None}
     assert code_here(asked) == here
     own.write_text(f"{ENVIRONMENT}\n# another\n")
-    new_process()
+    forget_user_code()
     assert code_here(there) not in ({"holding": None}, there)
 
 
@@ -137,7 +118,7 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     seen = {before["nets"]}
     (package / "layers.py").write_text("")
     for _ in range(2):
-        new_process()
+        forget_user_code()
         after = user_code(spec)
         assert after["holding"] == before["holding"]
         seen.add(after["nets"])
@@ -146,7 +127,7 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     assert len(seen) == 3
     (package / ".#lock.py").symlink_to("nowhere")  # what an editor leaves
     (package / "folder.py").mkdir()
-    new_process()
+    forget_user_code()
     assert user_code(spec) == after
 
 
@@ -164,7 +145,7 @@ def test_plugins_of_every_kind_count(
     plugin = sys.modules["holding"].Hold
     spec = make_spec("CartPole-v1")
     assert user_code(spec) == {}
-    monkeypatch.setattr(getattr(module, registry), "get", lambda _: plugin)
+    monkeypatch.setattr(getattr(own_code, registry), "get", lambda _: plugin)
     assert list(user_code(spec)) == [own.stem]
 
 
@@ -188,7 +169,7 @@ def test_a_record_stops_no_trial(
                 raise PermissionError(13, "Permission denied")
 
             user_code(spec)  # loads the registries, whose files are read too
-            new_process()
+            forget_user_code()
             monkeypatch.setattr(Path, "read_bytes", refuse)
             assert user_code(spec) == {"holding": "not readable (Permission denied)"}
         case "main":
@@ -226,7 +207,7 @@ def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Pa
 
     def edit(text: str) -> None:
         own.write_text(text)
-        new_process()
+        forget_user_code()
         gymnasium.registry.pop("Named-v0", None)
         sys.modules.pop("naming", None)
 
@@ -243,7 +224,7 @@ def test_a_check_does_not_pass_on_what_other_code_has_left(esbench: Run, own: Pa
     assert check() == (3, True)
     own.rename(own.with_suffix(".away"))  # without the code, results can still be checked
     held = sys.modules.pop("holding")
-    new_process()
+    forget_user_code()
     assert esbench("check", "out", "--baseline", "b.json")[0] == 0
     own.with_suffix(".away").rename(own)
     sys.modules["holding"] = held
@@ -319,8 +300,8 @@ def test_the_code_of_esbench_is_what_training_imports(tmp_path: Path) -> None:
 
     def version_after(name: str) -> str:
         (tmp_path / name).write_text("2")
-        new_process()
-        return module._digest(tmp_path / "__init__.py", without=NOT_IN_TRAINING)
+        forget_user_code()
+        return version_of(tmp_path / "__init__.py", without=NOT_IN_TRAINING)
 
     before = version_after("data.json")
     assert version_after("publish/b.py") == before

@@ -27,7 +27,7 @@ from esbench.store.origin import (
     differences_within,
     user_code_of,
 )
-from esbench.store.provenance import code_here
+from esbench.store.own_code import code_here
 
 
 class DigestResult(StrEnum):

@@ -41,6 +41,7 @@ from esbench.results.policy_files import as_file as policies_as_file
 from esbench.results.sources import done_cells
 from esbench.results.statistics.curves import align, on_grid
 from esbench.store.generation_record import GenerationRecord
+from esbench.store.module_files import OWN_FILES
 from esbench.store.origin import (
     Origin,
     changes,
@@ -51,7 +52,7 @@ from esbench.store.origin import (
     user_code_of,
 )
 from esbench.store.outputs import only_writer, write_bytes
-from esbench.store.provenance import OWN_FILES, provenance
+from esbench.store.provenance import provenance
 from esbench.store.trial_folder import TrialFolder
 
 CURVE_POINTS: Final = 50
