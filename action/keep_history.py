@@ -6,6 +6,7 @@ the others.
 Reads:
     ESBENCH_HISTORY: the name of the branch.
     ESBENCH_FILES: the folder with ``check.json``; the page is written beside it.
+    ESBENCH_NAME: the name of the gate, whose files are its own.
     ESBENCH_TOKEN: a token that may write to the repository.
     GITHUB_SERVER_URL, GITHUB_REPOSITORY, GITHUB_SHA, GITHUB_RUN_ID, GITHUB_RUN_ATTEMPT
 
@@ -60,7 +61,8 @@ def address() -> str:
 def keep(check: Path, branch: str, folder: Path) -> None:
     """Add the file of a check to the branch, and leave its files in ``folder``."""
     attempt = variable("GITHUB_RUN_ATTEMPT", "1")
-    name = f"{variable('GITHUB_SHA')}-{variable('GITHUB_RUN_ID', '0')}-{attempt}.json"
+    run = f"{variable('GITHUB_SHA')}-{variable('GITHUB_RUN_ID', '0')}-{attempt}"
+    name = f"{run}-{variable('ESBENCH_NAME', 'esbench')}.json"
     git(folder, "init", "--quiet")
     git(folder, "remote", "add", "origin", address())
     reference = f"refs/heads/{branch}"
@@ -70,7 +72,8 @@ def keep(check: Path, branch: str, folder: Path) -> None:
             git(folder, "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD")
         shutil.copyfile(check, folder / name)
         git(folder, "add", name)
-        git(folder, "commit", "--quiet", "--message", f"Check {variable('GITHUB_SHA')[:8]}")
+        message = f"Check {variable('GITHUB_SHA')[:8]}"
+        git(folder, "commit", "--quiet", "--allow-empty", "--message", message)
         try:
             git(folder, "push", "--quiet", "origin", f"HEAD:{reference}")
         except subprocess.CalledProcessError:
@@ -95,9 +98,10 @@ def main(esbench: Execute = esbench) -> None:
             keep(files / "check.json", branch, kept)
         except subprocess.CalledProcessError as error:
             sys.stderr.write(error.stderr)
+            last = (error.stderr.strip() or "no output").splitlines()[-1]
             end_with_error(
-                f"history: git could not push to the branch {branch!r}; the job needs "
-                "the permission 'contents: write'"
+                f"history: git could not push to the branch {branch!r}: {last}; expected a job "
+                "with the permission 'contents: write', and a branch that takes pushes"
             )
         page = files / "history.html"
         words = ["history", str(kept), "--html", str(page), "--repository", address()]

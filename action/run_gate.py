@@ -1,9 +1,10 @@
 """Trains and checks, and writes the verdict with its files.
 
 The step ends with exit code 0 whatever the verdict is, so that the steps after it can upload the
-files and write the comment; ``end_with_verdict.py`` is the last one. Bad input ends it with 2.
+files and write the comment; ``end_with_verdict.py`` is the last one. Bad input has the verdict too.
 
 Reads:
+    ESBENCH_INSTALLED: the outcome of the step before, "success" or another one.
     ESBENCH_GRID, ESBENCH_BASELINE: what ``esbench run`` trains and ``esbench check`` compares with.
     ESBENCH_COMMAND: a command of the shell instead, such as ``pytest test_scores.py``.
     ESBENCH_ALPHA, ESBENCH_MARGIN, ESBENCH_MAX_SEEDS: options of the check; empty for its defaults.
@@ -12,7 +13,8 @@ Reads:
     ESBENCH_NAME: the name of the gate.
     RUNNER_TEMP: where the folder of the files is made.
 
-Sets the outputs: verdict, exit-code, headline, files (a folder), trials (a folder), name.
+Sets the outputs: verdict, exit-code, headline, files (a folder), trials (a folder), name. The
+command has the folder of the files in the variable ESBENCH_FILES, which the plugin reads.
 """
 
 from __future__ import annotations
@@ -30,20 +32,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner import annotate, end_with_error, variable, write_outputs, write_summary
+from runner import annotate, variable, write_outputs, write_summary
 
-VERDICTS = {0: "passed", 1: "regression", 3: "not-measured", 4: "inconclusive"}
-ERROR = "error"
+PASSED, NOT_MEASURED = 0, 3
+VERDICTS = {PASSED: "passed", 1: "regression", NOT_MEASURED: "not-measured", 4: "inconclusive"}
+ERROR = "error", 2
 FILES = {
     "markdown": "check.md",
     "junit": "check.xml",
     "json": "check.json",
     "badge": "badge.json",
 }
-SHARE = r"0?\.\d+|\d(\.\d+)?e-\d+|1", "a number above 0, at most 1"
+SHARE = r"(?=.*[1-9])(0?\.\d+|\d(\.\d+)?e-\d+|1)", "a number above 0, at most 1"
 NUMBERS = {"ALPHA": SHARE, "MARGIN": SHARE, "MAX_SEEDS": (r"\d{1,5}", "a whole number")}
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LAST_LINES = 30
+LONGEST_LINE = 1000  # characters
+ERROR_BADGE = {"schemaVersion": 1, "label": "scores", "message": "error", "color": "lightgrey"}
+
+
+class BadInputError(Exception):
+    """Says what is wrong with an input."""
 
 
 @dataclass
@@ -68,7 +77,7 @@ def execute(words: list[str], **options: Any) -> Output:
         for line in process.stdout or ():
             sys.stdout.write(line)
             sys.stdout.flush()
-            found.lines.append(line.rstrip())
+            found.lines.append(line.rstrip()[:LONGEST_LINE])
     found.code = process.returncode
     return found
 
@@ -79,33 +88,53 @@ def esbench(words: list[str]) -> Output:
 
 
 def require_inputs() -> None:
-    """End the step if the inputs do not fit together, before anything is trained."""
+    """Raises BadInputError if the inputs do not fit together, before anything is trained."""
     grid, command = variable("ESBENCH_GRID"), variable("ESBENCH_COMMAND")
     baseline = variable("ESBENCH_BASELINE")
+    if variable("ESBENCH_INSTALLED", "success") != "success":
+        raise BadInputError("the installation has failed; the log has the reason")
     if bool(grid) == bool(command):
-        end_with_error("expected either the input 'grid' or the input 'command'")
+        raise BadInputError("expected either the input 'grid' or the input 'command'")
     if grid and not baseline:
-        end_with_error("the input 'baseline' is missing; expected a file of 'esbench baseline'")
+        raise BadInputError(
+            "the input 'baseline' is missing; expected a file of 'esbench baseline'"
+        )
     if grid and not Path(baseline).is_file():
-        end_with_error(f"baseline: no file {baseline!r}; write it with 'esbench baseline'")
+        raise BadInputError(f"baseline: no file {baseline!r}; write it with 'esbench baseline'")
+    if grid and not _is_json(Path(baseline)):
+        raise BadInputError(
+            f"baseline: {baseline!r} is not JSON; expected a file of 'esbench baseline'"
+        )
     choices = dict.fromkeys(("UNTIL_CONCLUSIVE", "EXACT"), ("false", "true"))
     choices["INCONCLUSIVE"] = ("fail", "warn")
     for name, allowed in choices.items():
         value = variable(f"ESBENCH_{name}", allowed[0])
         if value not in allowed:
-            end_with_error(f"{_word(name)}: {value!r}; expected {' or '.join(allowed)}")
+            raise BadInputError(f"{_word(name)}: {value!r}; expected {' or '.join(allowed)}")
         if command and value != allowed[0]:
-            end_with_error(f"{_word(name)}: expected together with 'grid', not with 'command'")
+            raise BadInputError(f"{_word(name)}: expected together with 'grid', not with 'command'")
     for name in NUMBERS:
         value = variable(f"ESBENCH_{name}")
         if value and command:
-            end_with_error(f"{_word(name)}: expected together with 'grid'; give it in the test")
+            raise BadInputError(
+                f"{_word(name)}: expected together with 'grid'; give it in the test"
+            )
         pattern, expected = NUMBERS[name]
         if value and not re.fullmatch(pattern, value):
-            end_with_error(f"{_word(name)}: {value!r}; expected {expected}")
+            raise BadInputError(f"{_word(name)}: {value!r}; expected {expected}")
+    if variable("ESBENCH_MAX_SEEDS") and variable("ESBENCH_UNTIL_CONCLUSIVE") != "true":
+        raise BadInputError("max-seeds: expected together with until-conclusive: true")
     name = variable("ESBENCH_NAME", "esbench")
     if not re.fullmatch(NAME, name):
-        end_with_error(f"name: {name!r}; expected letters, digits, '.', '_' and '-'")
+        raise BadInputError(f"name: {name!r}; expected letters, digits, '.', '_' and '-'")
+
+
+def _is_json(file: Path) -> bool:
+    try:
+        json.loads(file.read_bytes())
+    except ValueError:
+        return False
+    return True
 
 
 def _word(variable_name: str) -> str:
@@ -140,59 +169,76 @@ def check_grid(files: Path, trials: Path, esbench: Execute) -> Output:
 
 def run_command(files: Path) -> Output:
     """Run a command of the shell, in which the plugin of pytest writes what it finds."""
-    options = [f"--esbench-{name}={files / FILES[name]}" for name in ("markdown", "badge", "json")]
-    added = f"{os.environ.get('PYTEST_ADDOPTS', '')} {shlex.join(options)}".strip()
     words = ["bash", "-eo", "pipefail", "-c", variable("ESBENCH_COMMAND")]
-    return execute(words, env={**os.environ, "PYTEST_ADDOPTS": added})
+    return execute(words, env={**os.environ, "ESBENCH_FILES": str(files)})
 
 
 def judge(done: Output, files: Path, is_command: bool) -> tuple[str, int, str]:
     """The verdict, the exit code of the last step, and the outcome in one sentence.
 
-    Of a command, only its exit code decides whether it has passed; what the plugin has written says
-    why it has not.
+    It is that of the check that was written. It is an error if the program has ended otherwise: it
+    has crashed, another test has failed, or its exit code was lost. A command that succeeds and has
+    written no check has compared nothing.
     """
-    written = files / "check.json"
+    written = files / FILES["json"]
     content = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
-    code = content.get("exit_code", done.code) if is_command and done.code else done.code
-    headline = content.get("headline", "")
-    if is_command and content and bool(code) != bool(done.code):
-        code, headline = 2, ""  # other tests have failed
-    if is_command and not content and done.code:
-        code = 2
-    if code in VERDICTS:
-        return VERDICTS[code], code, headline or "PASSED: the command has ended with exit code 0"
+    if not content and is_command and done.code == PASSED:
+        text = "NOT MEASURED: the command has compared no scores"
+        return VERDICTS[NOT_MEASURED], NOT_MEASURED, text
+    code = content.get("exit_code", ERROR[1])
+    is_same = bool(code) == bool(done.code) if is_command else code == done.code
+    if content and code in VERDICTS and is_same:
+        return VERDICTS[code], code, content["headline"]
     last = next((line for line in reversed(done.lines) if line), "no output")
-    ended = f"the command has ended with exit code {done.code}" if is_command else last
-    return ERROR, 2, f"ERROR: {ended}"
+    if is_command:
+        last = f"the command has ended with exit code {done.code}"
+        last += f", but {content['headline']}" if content else ""
+    return *ERROR, f"ERROR: {last}"
 
 
-def summary_text(headline: str, done: Output, files: Path) -> str:
-    """What the gate has found as Markdown; the last lines of its output if it wrote none."""
-    written = files / "check.md"
-    if written.exists():
-        return written.read_text(encoding="utf-8")
+def summary_text(headline: str, done: Output) -> str:
+    """A headline and the last lines of a program's output, as Markdown."""
     lines = "\n".join(done.lines)
     longest = max(map(len, re.findall("`+", lines)), default=0)
     fence = "`" * max(3, longest + 1)
     title = " ".join(re.sub(r"[`<>|\[\]*_@#\\]", " ", headline).split())
-    return f"### esbench check: {title}\n\n{fence}text\n{lines}\n{fence}\n"
+    output = f"\n{fence}text\n{lines}\n{fence}\n" if lines else ""
+    return f"### esbench check: {title}\n{output}"
+
+
+def write_error(headline: str, done: Output, files: Path) -> None:
+    """Say what went wrong above what was found before, and leave no file of a check that passed."""
+    found = files / FILES["markdown"]
+    before = found.read_text(encoding="utf-8") if found.exists() else ""
+    text = f"{summary_text(headline, done)}\n{before}".rstrip()
+    found.write_text(f"{text}\n", encoding="utf-8")
+    (files / FILES["badge"]).write_text(json.dumps(ERROR_BADGE), encoding="utf-8")
+    for name in ("json", "junit"):
+        (files / FILES[name]).unlink(missing_ok=True)
 
 
 def main(esbench: Execute = esbench) -> None:
     """Write the files, the summary and the outputs of the step."""
-    require_inputs()
     name = variable("ESBENCH_NAME", "esbench")
+    name = name if re.fullmatch(NAME, name) else "esbench"
     # A new folder each time: trials that were left in an old one would be judged again.
     root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=variable("RUNNER_TEMP") or None))
     files, trials = root / "files", root / "trials"
     files.mkdir()
     is_command = not variable("ESBENCH_GRID")
-    done = run_command(files) if is_command else check_grid(files, trials, esbench)
-    verdict, code, headline = judge(done, files, is_command)
-    text = summary_text(headline, done, files)
-    (files / "check.md").write_text(text, encoding="utf-8")
-    write_summary(text)
+    done = Output(ERROR[1])
+    try:
+        require_inputs()
+        done = run_command(files) if is_command else check_grid(files, trials, esbench)
+        verdict, code, headline = judge(done, files, is_command)
+    except BadInputError as error:
+        verdict, code, headline = *ERROR, f"ERROR: {error}"
+    if verdict == ERROR[0]:
+        write_error(headline, done, files)
+    found = files / FILES["markdown"]
+    if not found.exists():
+        found.write_text(summary_text(headline, done), encoding="utf-8")
+    write_summary(found.read_text(encoding="utf-8"))
     values = {"verdict": verdict, "exit-code": code, "headline": headline, "name": name}
     write_outputs({**values, "files": files, "trials": trials})
 

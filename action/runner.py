@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
+
+LONGEST_SUMMARY = 250_000  # characters; GitHub allows 1 MiB, and a character has up to 4 bytes
+LONGEST_FENCE = 1100  # characters with its line breaks: a line of output can be one
 
 
 def variable(name: str, default: str = "") -> str:
@@ -34,7 +38,20 @@ def write_outputs(values: Mapping[str, object]) -> None:
 
 def write_summary(text: str) -> None:
     """Add Markdown to the page of the run."""
-    _append("GITHUB_STEP_SUMMARY", f"{text.rstrip()}\n\n")
+    short = shortened(
+        text, LONGEST_SUMMARY, "The text is too long for a summary; the files have it."
+    )
+    _append("GITHUB_STEP_SUMMARY", f"{short.rstrip()}\n\n")
+
+
+def shortened(text: str, length: int, note: str) -> str:
+    """Markdown of at most this length: its first whole lines, so that no row is cut, and a note."""
+    if len(text) <= length:
+        return text
+    kept = text[: length - len(note) - LONGEST_FENCE].rpartition("\n")[0]
+    fences = re.findall("^`{3,}", kept, re.MULTILINE)
+    end = f"\n{fences[-1]}" if len(fences) % 2 else ""
+    return f"{kept}{end}\n\n{note}"
 
 
 def annotate(kind: Literal["error", "warning", "notice"], text: str) -> None:

@@ -23,7 +23,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from runner import annotate, event, variable
+from runner import annotate, event, shortened, variable
 
 LONGEST = 65_000  # characters; GitHub allows 65,536
 PAGE = 100
@@ -77,9 +77,7 @@ def comment_text(marker: str, text: str, commit: str) -> str:
         links.insert(0, f"[report and files](<{artifact}>)")
     end = f"\n\n{variable('ESBENCH_NAME')} at {commit[:8]}: {', '.join(links)}\n"
     room = LONGEST - len(marker) - len(end)
-    if len(text) > room:  # whole lines, so that no row of the table is cut
-        note = "\n\nThe text is too long for a comment; the files have all of it."
-        text = text[: room - len(note)].rpartition("\n")[0] + note
+    text = shortened(text, room, "The text is too long for a comment; the files have all of it.")
     return f"{marker}\n{text.rstrip()}{end}"
 
 

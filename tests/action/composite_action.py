@@ -60,8 +60,10 @@ class Runner:
         for step in action["runs"]["steps"]:
             condition = step.get("if", "")
             if (STATUS.search(condition) or not self.failed) and _holds(condition, context):
+                failed = len(self.failed)
                 outputs = self._step(step, context)
-                context["steps"][step.get("id", "")] = {"outputs": outputs}
+                outcome = "success" if len(self.failed) == failed else "failure"
+                context["steps"][step.get("id", "")] = {"outputs": outputs, "outcome": outcome}
         return {name: _text(own["value"], context) for name, own in action["outputs"].items()}
 
     def _step(self, step: dict[str, Any], context: dict[str, Any]) -> dict[str, str]:

@@ -185,13 +185,24 @@ def test_a_verdict_reaches_the_outputs_the_summary_the_comment_and_the_job(
     assert "secret" not in runner.log
 
 
-def test_bad_input_trains_nothing_and_uploads_nothing(runner: Runner) -> None:
-    outputs = runner.run(grid="gate.toml", baseline="b.json", command="pytest")
-    assert outputs["verdict"] == ""
-    assert runner.failed == ["Train and check", "Verdict"]
-    assert "either the input 'grid' or the input 'command'" in runner.log
+def test_bad_input_trains_nothing_and_its_comment_says_so(runner: Runner) -> None:
+    with GitHub() as github:
+        github.pull_request(runner.folder / "event.json", number=5)
+        runner.environment = {**runner.environment, **github.variables}
+        outputs = runner.run(grid="gate.toml", baseline="b.json", command="pytest")
+    assert (outputs["verdict"], outputs["exit-code"]) == ("error", "2")
+    assert runner.failed == ["Verdict"]
+    (comment,) = github.comments.values()
+    assert "ERROR: expected either the input 'grid' or the input 'command'" in comment["body"]
     assert not (runner.folder / "calls").exists()
-    assert "actions/upload-artifact" not in runner.ran
+
+
+def test_a_failed_installation_has_a_comment(runner: Runner) -> None:
+    pip = runner.folder / "modules" / "pip" / "__main__.py"
+    pip.write_text("import sys; print('/tmp/pip'); sys.exit('install' in sys.argv)")
+    outputs = runner.run(grid="gate.toml", baseline="b.json")
+    assert outputs["headline"] == "ERROR: the installation has failed; the log has the reason"
+    assert runner.failed == ["Install", "Verdict"]
 
 
 def test_text_of_an_input_is_no_code_and_no_output(runner: Runner) -> None:

@@ -19,6 +19,7 @@ from command_line import Run, execute
 from composite_action import ROOT, parse_outputs
 from fake_trials import write_scores
 from github_double import GitHub
+from runner import shortened
 
 from esbench.publish.history import history
 
@@ -131,6 +132,17 @@ def test_a_server_that_is_gone_and_a_push_are_no_failures(
     assert "this run is not of a pull request" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("fence", ["```", "`````"])
+@pytest.mark.parametrize("length", [150, 300, 5000])
+def test_text_that_is_cut_within_a_block_ends_the_block(fence: str, length: int) -> None:
+    text = "\n".join(["### title", "", f"{fence}text", *["x" * 100] * 80, fence])
+    short = shortened(text, length + 1100, "cut here")
+    assert len(short) <= length + 1100
+    lines = short.splitlines()
+    assert lines.count(fence) == (1 if f"{fence}text" in lines else 0)
+    assert lines[-1] == "cut here"
+
+
 def test_a_long_comment_is_cut_between_lines(tmp_path: Path, comment: Callable[..., str]) -> None:
     rows = "\n".join(f"| {number} | {'x' * 90} |" for number in range(2000))
     (tmp_path / "files" / "check.md").write_text(rows)
@@ -188,6 +200,10 @@ def test_a_grid_is_trained_checked_and_reported(
         ({"GRID": "g", "EXACT": "yes"}, "exact: 'yes'; expected false or true"),
         ({"GRID": "g", "INCONCLUSIVE": "pass"}, "inconclusive: 'pass'; expected fail or warn"),
         ({"GRID": "g", "ALPHA": "7"}, "alpha: '7'; expected a number above 0, at most 1"),
+        ({"GRID": "g", "MARGIN": "0.0"}, "margin: '0.0'; expected a number above 0, at most 1"),
+        ({"GRID": "g", "MAX_SEEDS": "16"}, "max-seeds: expected together with until-conclusive"),
+        ({"GRID": "g", "BASELINE": "text"}, "baseline: 'text' is not JSON"),
+        ({"GRID": "g", "INSTALLED": "failure"}, "the installation has failed"),
         ({"GRID": "g", "NAME": "a b"}, "name: 'a b'; expected letters"),
         ({"COMMAND": "c", "MARGIN": "0.1"}, "margin: expected together with 'grid'"),
         ({"COMMAND": "c", "INCONCLUSIVE": "warn"}, "inconclusive: expected together with 'grid'"),
@@ -196,38 +212,49 @@ def test_a_grid_is_trained_checked_and_reported(
 def test_bad_input_is_one_sentence_before_anything_is_trained(
     tmp_path: Path,
     variables: Callable[..., None],
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     given: dict[str, str],
     words: str,
 ) -> None:
-    (tmp_path / "b.json").touch()
-    every = {"BASELINE": str(tmp_path / "b.json")} if given != {"GRID": "g"} else {}
+    (tmp_path / "b.json").write_text("{}")
+    (tmp_path / "text").write_text("no JSON")
+    monkeypatch.chdir(tmp_path)
+    every = {"BASELINE": "b.json"} if given != {"GRID": "g"} else {}
     variables(**{f"ESBENCH_{name}": value for name, value in (every | given).items()})
-    with pytest.raises(SystemExit) as ended:
-        run_gate.main(lambda _: pytest.fail("it was run"))
-    out = capsys.readouterr().out
-    assert ended.value.code == 2
-    assert out.startswith("::error title=esbench::")
-    assert words in out
-    assert not (tmp_path / "output").exists()
+    run_gate.main(lambda _: pytest.fail("it was run"))
+    outputs = parse_outputs((tmp_path / "output").read_text())
+    assert (outputs["verdict"], outputs["exit-code"]) == ("error", "2")
+    assert words in outputs["headline"]
+    (title,) = (Path(outputs["files"]) / "check.md").read_text().splitlines()
+    assert title.startswith("### esbench check: ERROR: ")
 
 
-CHECK = {"exit_code": 4, "headline": "INCONCLUSIVE: too few"}
-WRITE = f"echo '{json.dumps(CHECK)}' > ${{PYTEST_ADDOPTS##*=}}; "
+def written(code: int) -> str:
+    """Words of the shell that write the files of a check with an exit code."""
+    check = json.dumps({"exit_code": code, "headline": f"check {code}"})
+    files = {"json": check, "md": f"### esbench check: check {code}", "badge": '{"color": "red"}'}
+    names = {"json": "check.json", "md": "check.md", "badge": "badge.json"}
+    return "".join(
+        f"echo '{text}' > $ESBENCH_FILES/{names[kind]}; " for kind, text in files.items()
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "verdict", "headline"),
     [
-        ("true", "passed", "PASSED: the command has ended"),
+        ("true", "not-measured", "NOT MEASURED: the command has compared no scores"),
         ("echo ended; false", "error", "ERROR: the command has ended with exit code 1"),
         ("exit 4", "error", "exit code 4"),  # pytest's code of wrong options
-        (f"{WRITE} false", "inconclusive", "INCONCLUSIVE: too few"),
-        (f"{WRITE.replace('4', '0')} false", "error", "exit code 1"),  # another test has failed
         ("false | true", "error", "exit code 1"),
+        (written(0), "passed", "check 0"),
+        (f"{written(1)} false", "regression", "check 1"),
+        (f"{written(4)} false", "inconclusive", "check 4"),
+        (f"{written(0)} false", "error", "exit code 1, but check 0"),  # another test has failed
+        (f"{written(1)} false || true", "error", "exit code 0, but check 1"),
+        (f"{written(1)} exit 1", "regression", "check 1"),  # esbench check
     ],
 )
-def test_a_command_has_the_verdict_of_its_exit_code_and_of_the_plugin(
+def test_a_command_has_the_verdict_of_its_check_and_no_other_than_its_exit_code(
     tmp_path: Path, variables: Callable[..., None], command: str, verdict: str, headline: str
 ) -> None:
     variables(ESBENCH_COMMAND=command)
@@ -236,6 +263,32 @@ def test_a_command_has_the_verdict_of_its_exit_code_and_of_the_plugin(
     assert outputs["verdict"] == verdict
     assert headline in outputs["headline"]
     assert (outputs["exit-code"] == "0") == (verdict == "passed")
+    files = Path(outputs["files"])
+    title = (files / "check.md").read_text().splitlines()[0]
+    assert title == f"### esbench check: {outputs['headline']}"
+    assert (tmp_path / "summary").read_text().startswith(title)
+    if verdict == "error":  # nothing says that it has passed, and no history keeps it
+        assert not (files / "check.json").exists()
+        assert json.loads((files / "badge.json").read_text())["message"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("ended", "written", "verdict"),
+    [(1, 1, "regression"), (0, 0, "passed"), (1, None, "error"), (1, 0, "error"), (0, 1, "error")],
+)
+def test_a_check_that_crashes_is_no_verdict(
+    tmp_path: Path, variables: Callable[..., None], ended: int, written: int | None, verdict: str
+) -> None:
+    def execute_check(words: list[str]) -> run_gate.Output:
+        if words[0] == "check" and written is not None:
+            file = Path(words[words.index("--json") + 1])
+            file.write_text(json.dumps({"exit_code": written, "headline": "as it was written"}))
+        return run_gate.Output(ended if words[0] == "check" else 0)
+
+    (tmp_path / "b.json").write_text("{}")
+    variables(ESBENCH_GRID="gate.toml", ESBENCH_BASELINE=tmp_path / "b.json")
+    run_gate.main(execute_check)
+    assert parse_outputs((tmp_path / "output").read_text())["verdict"] == verdict
 
 
 def test_output_of_a_command_is_no_markup_and_no_output_of_the_step(
@@ -384,7 +437,7 @@ def test_each_check_is_kept_on_the_branch_also_when_another_one_is_pushed_meanwh
     for run in (1, 2):
         variables(GITHUB_RUN_ID=run)
         keep_history.main(esbench)
-    assert kept_in(origin) == [f"{'a' * 40}-{run}-1.json" for run in (1, 2)]
+    assert kept_in(origin) == [f"{'a' * 40}-{run}-1-mine.json" for run in (1, 2)]
     outputs = parse_outputs((tmp_path / "output").read_text())
     assert outputs["page"] == str(tmp_path / "files" / "history.html")
     assert pages[0][2:] == ["--html", outputs["page"], "--repository", f"file://{tmp_path}/o/r"]
@@ -403,6 +456,10 @@ def test_each_check_is_kept_on_the_branch_also_when_another_one_is_pushed_meanwh
     monkeypatch.setattr(keep_history, "git", late)
     keep_history.main(esbench)
     assert len(kept_in(origin)) == 4
+
+    variables(ESBENCH_NAME="other")  # of the same run
+    keep_history.main(esbench)
+    assert len(kept_in(origin)) == 5
 
 
 @pytest.mark.parametrize("branch", ["", "-f", "a..b", "a b", "refs:main", "x.lock"])
@@ -424,3 +481,15 @@ def test_a_repository_that_refuses_the_push_is_named_without_the_token(
     text = "".join(capfd.readouterr())
     assert "'contents: write'" in text
     assert "secret" not in text
+
+
+def test_the_reason_of_a_refused_push_of_a_new_branch_is_shown(
+    origin: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (origin / "hooks" / "pre-receive").write_text("#!/bin/sh\necho protected >&2\nexit 1\n")
+    (origin / "hooks" / "pre-receive").chmod(0o755)
+    with pytest.raises(SystemExit):
+        keep_history.main(lambda _: pytest.fail("it was run"))
+    text = "".join(capfd.readouterr())
+    assert "protected" in text
+    assert "nothing to commit" not in text

@@ -14,6 +14,7 @@ from command_line import finished
 
 from esbench.core.errors import UsageError
 from esbench.publish.gate.agent_gate import AgentGate
+from esbench.publish.gate.check import EXIT_NOT_MEASURED
 from esbench.publish.gate.render_check import as_markdown
 from esbench.publish.history import history
 from esbench.results.baselines import read_baseline
@@ -211,6 +212,18 @@ def test_a_session_is_a_check_of_what_its_tests_have_compared(
     assert "margin (4%" in as_markdown(report)
 
 
+def test_a_cell_whose_training_fails_is_not_measured(path: Path) -> None:
+    freeze(path, name="other")
+    gate = AgentGate(path, update=False, allow_inconclusive=False)
+    gate(Agent(), "mine", environment="CartPole-v1")
+    with pytest.raises(ZeroDivisionError):
+        gate(SimpleNamespace(train=lambda seed: 1 / 0), "other", environment="CartPole-v1")
+    report = gate.report(read_baseline(path))
+    assert report is not None
+    assert (report.exit_code, len(report.cells)) == (EXIT_NOT_MEASURED, 2)
+    assert "NOT MEASURED" in as_markdown(report)
+
+
 Suite = Callable[..., pytest.RunResult]
 SUITE = """
 class Agent:
@@ -252,6 +265,22 @@ def test_the_options_reach_the_fixture(pytester: pytest.Pytester, suite: Suite) 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*b.json: not readable as JSON*"])
     assert "raise UsageError" not in result.stdout.str()
+
+
+def test_a_file_of_an_option_does_not_move_the_baseline(
+    pytester: pytest.Pytester, suite: Suite
+) -> None:
+    (pytester.path / "below" / "pyproject.toml").touch()
+    (pytester.path / "above.json").touch()  # written by a session before
+    suite(0.0, "--esbench-json=../above.json", "--esbench-update").assert_outcomes(passed=1)
+    (pytester.path / "above.json").touch()
+    result = suite(0.0, "--esbench-json", "../above.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*expected --esbench-json=../above.json*"])
+    assert (pytester.path / "below" / "esbench-baseline.json").exists()
+    assert not (pytester.path / "esbench-baseline.json").exists()
+    (pytester.path / "below" / "new.json").touch()
+    suite(0.0, "--esbench-json", "new.json").assert_outcomes(passed=1)
 
 
 def test_workers_of_xdist_report_in_the_summary(pytester: pytest.Pytester) -> None:

@@ -49,6 +49,7 @@ OwnStatistic: TypeAlias = Literal["mean", "tail"]
 GIVEN: Final = "given by the test"  # the source of a reference score
 FEWEST_EQUAL: Final = 3  # seeds whose equal scores are no chance
 ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
+LOST: Final = "its test has failed before scores were compared"
 
 
 class ScoredAgent(Protocol):
@@ -254,20 +255,22 @@ class AgentGate:
         return ""
 
     def report(self, baseline: Baseline) -> CheckReport | None:
-        """The check of all cells that the session has compared; None if there is none.
+        """The check of all cells that tests of the session have; None if it is of none.
 
-        ``baseline`` is the file in the end.
+        ``baseline`` is the file in the end. A cell whose test has failed too early has no scores.
         """
         frozen = {cell.name: cell for cell in baseline.cells}
-        cells = []
+        cells, lost = [], {name: frozen[name] for name in self.owners if name in frozen}
         for content, alpha, margin in self.measured:
             own = FrozenCell.model_validate_json(content)
-            if own.name in frozen:
+            if lost.pop(own.name, None):
                 rules = GateRules(alpha, margin)
                 cells.append(_compared(own, frozen[own.name], baseline, rules))
+        cells += [CellReport(cell.to_cell(()), reason=LOST) for cell in lost.values()]
         if not cells:
             return None
-        rules = GateRules(self.measured[0][1], statistics=baseline.statistics)
+        alpha = self.measured[0][1] if self.measured else ALPHA
+        rules = GateRules(alpha, statistics=baseline.statistics)
         return CheckReport(tuple(cells), rules, False, self.allow_inconclusive, new=())
 
 

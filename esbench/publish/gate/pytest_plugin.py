@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +25,8 @@ import pytest
 DEFAULT_BASELINE: Final = "esbench-baseline.json"
 SESSION: Final = pytest.StashKey[Any]()  # an AgentGate
 OUTPUT: Final = "esbench"  # the key of what a worker of pytest-xdist sends
-WRITTEN: Final = ("markdown", "json", "badge")
+WRITTEN: Final = {"markdown": "check.md", "json": "check.json", "badge": "badge.json"}
+FOLDER: Final = "ESBENCH_FILES"  # the variable with a folder of these files, which a program reads
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -54,11 +56,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to freeze scores in several processes, and folders as files."""
-    for name in WRITTEN:
-        given = config.getoption(f"--esbench-{name}")
-        if given is not None and Path(config.invocation_params.dir, given).is_dir():
-            raise pytest.UsageError(f"--esbench-{name} {given} is a folder; expected a file")
+    """Refuse to freeze scores in several processes, and files that cannot be written as given."""
+    folder, words = config.invocation_params.dir, config.invocation_params.args
+    for option in (f"--esbench-{name}" for name in WRITTEN):
+        given = config.getoption(option)
+        if given is not None and Path(folder, given).is_dir():
+            raise pytest.UsageError(f"{option} {given} is a folder; expected a file")
+        # pytest counts a file that exists among its arguments, from which it finds its root folder.
+        is_argument = option in words and Path(folder, given).exists()
+        is_outside = is_argument and not Path(folder, given).resolve().is_relative_to(folder)
+        if is_outside and config.getoption("--esbench-baseline") is None:
+            raise pytest.UsageError(
+                f"{option} {given}: expected {option}={given}, because pytest would look for the "
+                "baseline beside it"
+            )
     if config.getoption("--esbench-update") and config.getoption("numprocesses", 0):  # xdist's
         raise pytest.UsageError("--esbench-update writes one file; expected one process (-n 0)")
 
@@ -121,7 +132,7 @@ def pytest_terminal_summary(
     baseline = None
     with contextlib.suppress(UsageError):  # the tests have reported a damaged file
         baseline = read_baseline(path) if path.exists() else None
-    if baseline is not None and gate.measured:
+    if baseline is not None and not gate.update:
         _write_files(config, gate.report(baseline))
     lines = gate.lines(baseline)
     names = [cell.name for cell in baseline.cells] if baseline else []
@@ -137,16 +148,19 @@ def pytest_terminal_summary(
 
 
 def _write_files(config: pytest.Config, report: Any) -> None:
-    """Write the check of the session to the files of the options."""
+    """Write the check of the session to the files of the options, and of a program's folder."""
     from esbench.publish.gate.render_check import RENDERINGS
     from esbench.store.outputs import write_bytes
 
-    for name in WRITTEN:
+    if report is None:
+        return
+    for name, file in WRITTEN.items():
+        content = RENDERINGS[name](report).encode()
         given = config.getoption(f"--esbench-{name}")
-        if given is not None and report is not None:
-            write_bytes(
-                config.invocation_params.dir / str(given), RENDERINGS[name](report).encode()
-            )
+        if given is not None:
+            write_bytes(config.invocation_params.dir / str(given), content)
+        if folder := os.environ.get(FOLDER):
+            write_bytes(Path(folder, file), content)
 
 
 def _session_gate(config: pytest.Config) -> Any:
