@@ -95,7 +95,8 @@ def bisect(
         grid: the name of a grid, or a grid file, to train at each commit; it is the same file at
             all commits, also where the repository has another version of it.
         command: instead of a grid, a command of the shell, such as "pytest tests/test_scores.py";
-            exit code 0 is good, 1 is bad, and a commit with any other one is skipped.
+            exit code 0 is good, 1 is bad, and a commit with any other one is skipped. So is one on
+            which the plugin of pytest has found no regression but an inconclusive or missing score.
         baseline: a file of 'esbench baseline' to check against (default: made at the good commit).
         install: a command of the shell that installs each commit before it is tested, such as
             "pip install .".
@@ -195,12 +196,14 @@ def _test(
 ) -> tuple[CommitTest, Path]:
     """The test of a commit, and the folder of its results."""
     from esbench.core.files import read_text
+    from esbench.grids.grid_file import read_grid
     from esbench.publish.gate.bisect_commits import CommandTest, GridTest, folder_of
     from esbench.results.baselines import read_baseline
 
     if command is not None:
         folder = folder_of(out, chosen.good, command).absolute()
-        return CommandTest(command, folder / "logs"), folder
+        return CommandTest(command, folder), folder
+    read_grid(str(grid))
     file = Path(str(grid))
     question = [chosen.good, read_text(file) if file.is_file() else str(grid), install or ""]
     if baseline is not None:

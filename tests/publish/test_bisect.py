@@ -15,7 +15,7 @@ import esbench as package
 from esbench.app.bisecting import TimeLeft
 from esbench.core.errors import UsageError
 from esbench.publish.gate import bisect_commits
-from esbench.publish.gate.bisect_commits import find_range
+from esbench.publish.gate.bisect_commits import find_range, worktree
 
 # An agent library of one file. Each commit has a number; from BROKEN on, scores are lower.
 LIBRARY = """
@@ -131,6 +131,45 @@ def test_commits_that_cannot_be_tested_are_skipped(esbench: Run, commits: list[s
     code, out, _ = esbench("bisect", commits[0], *words)
     left = [commit for commit in commits if commit in out.partition("one of")[2]]
     assert (code, left) == (4, commits[5:8])
+
+
+SCORES_TEST = """
+import agents
+class Agent:
+    def train(self, seed):
+        if agents.NUMBER == 3:
+            raise RuntimeError("fixed in the next commit")
+        return agents.score(seed)
+def test_agent(esbench_check):
+    scale = {"random_score": 0.0, "reference_score": 100.0}
+    seeds = range(2 if agents.NUMBER in (2, 4) else 8)
+    esbench_check(Agent(), "mine", environment="Own-v0", seeds=seeds, **scale)
+"""
+
+
+def test_pytest_that_fails_for_another_reason_than_a_drop_is_no_bad_commit(
+    pytester: pytest.Pytester, esbench: Run, commits: list[str]
+) -> None:
+    test = Path.cwd().parent / "test_scores.py"
+    test.write_text(SCORES_TEST)
+    (test.parent / "pytest.ini").write_text("[pytest]\npythonpath = repository\n")
+    Path("agents.py").write_text(LIBRARY.format(number=0, broken=BROKEN))
+    pytester.runpytest_subprocess(str(test), "--esbench-update").assert_outcomes(passed=1)
+    baseline = f"--esbench-baseline={test.parent / 'esbench-baseline.json'}"
+    words = ("--command", f"python -m pytest -q -c /dev/null {test} {baseline}", "--out", "out")
+    code, out, _ = esbench("bisect", commits[0], *words)
+    assert code == 0
+    assert commits[BROKEN] in out.partition("first bad commit:")[2]
+
+
+def test_folders_of_the_own_checkout_on_the_import_path_are_those_of_the_commit(
+    commits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = f"{Path.cwd() / 'lib'}{os.pathsep}{Path.cwd().parent}"
+    monkeypatch.setenv("PYTHONPATH", paths)
+    with worktree(Path(), commits[0]) as tree:
+        found = bisect_commits._import_path(tree).split(os.pathsep)
+    assert found == [str(tree / "src"), str(tree), str(tree / "lib"), str(Path.cwd().parent)]
 
 
 def test_an_interruption_leaves_nothing_and_is_resumed(commits: list[str]) -> None:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
@@ -39,6 +39,7 @@ CHECKS: Final = "checks"  # the folder of the files of checks, which ``esbench h
 INTERRUPTED: Final = (130, -2)  # exit codes after Ctrl-C
 GRACE: Final = 20.0  # seconds for a command that has also received Ctrl-C to save its trials
 SLOW: Final = 600.0  # seconds for git to write a large checkout
+_NONE: Final[Mapping[str, str]] = {}
 _FIRST: Final = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.MULTILINE)
 _LEFT: Final = re.compile(r"^[0-9a-f]{40,64}$", re.MULTILINE)
 
@@ -54,14 +55,25 @@ class CommitTest(ABC):
 @final
 @dataclass(frozen=True)
 class CommandTest(CommitTest):
-    """A command of the shell: exit code 0 is good, 1 is bad, and any other one tells nothing."""
+    """A command of the shell: exit code 0 is good, 1 is bad, and any other one tells nothing.
+
+    pytest ends with 1 for every test that fails. So a check of its plugin that is inconclusive, or
+    of cells that were not measured, tells nothing either.
+    """
 
     command: str
-    log: Path
+    out: Path
 
     def judge(self, checkout: Path, commit: str) -> CommitVerdict:
         """Run the command in the checkout."""
-        return _verdict(_run(self.command, checkout, self.log / f"{commit[:SHORT]}.txt"))
+        folder = self.out / commit[:SHORT]
+        (folder / "check.json").unlink(missing_ok=True)
+        log = self.out / "logs" / f"{commit[:SHORT]}.txt"
+        code = _run(self.command, checkout, log, {"ESBENCH_FILES": str(folder)})
+        checked = EXIT_SAME
+        with contextlib.suppress(FileNotFoundError):
+            checked = read_json(folder / "check.json")["exit_code"]
+        return _verdict(checked if code == EXIT_REGRESSION and checked else code)
 
 
 @final
@@ -137,13 +149,14 @@ def _last_line(log: Path) -> str:
     return one_line(next((line for line in reversed(lines) if line.strip()), "no output"))
 
 
-def _run(command: str | Sequence[str], checkout: Path, log: Path) -> int:
+def _run(
+    command: str | Sequence[str], checkout: Path, log: Path, variables: Mapping[str, str] = _NONE
+) -> int:
     """The exit code of a command with the code of a checkout; its output is added to a log.
 
     Ctrl-C also reaches the command, which saves its trials before this process goes on.
     """
-    paths = [str(checkout / "src"), str(checkout), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment = {**os.environ, "PYTHONPATH": _import_path(checkout), **variables}
     shown = command if isinstance(command, str) else shlex.join(command)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:
@@ -164,6 +177,14 @@ def _run(command: str | Sequence[str], checkout: Path, log: Path) -> int:
     if code in INTERRUPTED:
         raise KeyboardInterrupt
     return code
+
+
+def _import_path(checkout: Path) -> str:
+    """PYTHONPATH with the folders of a checkout first, also in place of those of the user's own."""
+    top, tree = (Path(git(each, "rev-parse", "--show-toplevel")) for each in (Path(), checkout))
+    given = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    moved = [tree / each.relative_to(top) if each.is_relative_to(top) else each for each in given]
+    return os.pathsep.join(map(str, [checkout / "src", checkout, *moved]))
 
 
 @final
