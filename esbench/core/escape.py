@@ -122,4 +122,4 @@ def plotly(text: str) -> str:
     """Text of a Plotly figure, which takes tags, entities and "%{...}" for markup."""
     from html import escape
 
-    return escape(one_line(text)).replace("{", "&#123;")
+    return escape(one_line(text), quote=False).replace("{", "&#123;")  # no entity of quotes

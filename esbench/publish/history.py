@@ -162,6 +162,8 @@ def _read_check(path: Path) -> StoredCheck:
             lists: tuple[Sized, ...] = (cell.scores, cell.speeds, cell.last_digests)
             if any(len(each) != len(cell.seeds) for each in lists):
                 raise msgspec.ValidationError(f"not one value per seed of {cell.algorithm}")
+            for origin in cell.origins:
+                origin_of(origin, str(path))
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}; {EXPECTED}") from None
     return check

@@ -38,10 +38,10 @@ class Origin(Settings):
     )
 
 
-def origin_of(description: Json) -> Origin:
-    """What a trial was begun with, from its ``trial.json``."""
+def origin_of(description: Json, source: str = "trial.json") -> Origin:
+    """What a trial was begun with, from its ``trial.json`` or another source."""
     values = {key: description[key] for key in Origin.model_fields if description.get(key)}
-    return parse(Origin, values, "trial.json")
+    return parse(Origin, values, source)
 
 
 def place_in(origins: list[Origin], origin: Origin) -> int:

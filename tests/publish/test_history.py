@@ -183,6 +183,22 @@ def test_the_page_is_written_in_place_of_figures(esbench: Run, tmp_path: Path) -
     assert "noopener" not in page
 
 
+def test_a_cell_that_is_checked_no_more_is_not_shown_as_the_latest(
+    esbench: Run, tmp_path: Path
+) -> None:
+    for number in (0, 1):
+        write_check(tmp_path / "checks", number, GOOD)
+    new = next((tmp_path / "checks").iterdir())
+    content = json.loads(new.read_text())
+    content["cells"][0]["environment"] = "Pendulum-v1"
+    content["commit_date"] = content["created"] = "2099-01-01T00:00:00+00:00"
+    new.write_text(json.dumps(content))
+    assert esbench("history", "checks", "--html", "h.html")[0] == 0
+    latest = Path("h.html").read_text().partition('id="latest"')[2].partition("</section>")[0]
+    (row,) = (line for line in latest.splitlines() if "in no later check" in line)
+    assert "CartPole-v1" in row
+
+
 def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
     write_levels(tmp_path, [0.0, 0.0, -4.0], repeated=2)
     cell = only(tmp_path)
@@ -207,6 +223,7 @@ def test_files_of_no_check_are_refused(esbench: Run, tmp_path: Path) -> None:
         "date": {**content, "commit_date": "yesterday"},
         "short": {**content, "cells": [{**content["cells"][0], "seeds": [0]}]},
         "later": {**content, "format": 2},
+        "origin": {**content, "cells": [{**content["cells"][0], "origins": [{"versions": 3}]}]},
     }
     for name in (*bad, "empty", "none"):
         if name != "none":

@@ -112,6 +112,27 @@ def test_the_benchmark_action_divides_numbers_that_are_positive_and_better_if_la
     assert units["openai_es on CartPole-v1, speed"] == "steps/s"
 
 
+def test_the_benchmark_action_gets_no_negative_number(esbench: Run, tmp_path: Path) -> None:
+    for folder in ("low", "negative"):
+        write_scores(tmp_path / folder, [-24.0, -12.0], environments=["doubles:Walk-v0"], **FAST)
+    write_scores(tmp_path / "low", [5.0, 6.0], **FAST)
+    (row,) = strict(esbench("table", "low", "--format", "benchmark-action")[1])
+    assert (row["name"], row["value"]) == ("openai_es on CartPole-v1", 0.0)  # worse than random
+    code, _, err = esbench("table", "negative", "--format", "benchmark-action")
+    assert code == 2
+    assert "all scores are negative" in err
+
+
+def test_a_measure_has_one_meaning_with_every_statistic(esbench: Run, out: Path) -> None:
+    found = [
+        strict(esbench("table", "out", "--format", "bmf", "--statistic", name)[1])
+        for name in ("mean", "area")
+    ]
+    mean, area = ({*rows["openai_es on CartPole-v1"]} for rows in found)
+    assert mean & area == {"steps-per-second"}
+    assert area - mean == {"area-score", "normalized-area-score"}
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

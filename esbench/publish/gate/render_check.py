@@ -287,6 +287,8 @@ def as_badge(report: CheckReport) -> str:
     }[report.exit_code]
     if words == "dropped" and not number:  # --exact
         number, words = report.changed, "changed"
+    if not words and (undecided := report.count(Verdict.INCONCLUSIVE)):  # and allowed to be
+        number, words, color = undecided, "inconclusive", "yellow"
     message = f"{number} of {counted(len(report.cells), 'cell')} {words}"
     return as_text(
         {

@@ -57,10 +57,12 @@ def render_history(found: Sequence[CellHistory], address: str = "") -> str:
     from plotly.offline import get_plotlyjs
 
     cells = [_cell(cell, f"cell-{number}") for number, cell in enumerate(found, 1)]
+    newest = max(made["latest"].date for made in cells)
     return template("history.html").render(
         title=_title(address),
         facts=_facts(found),
         cells=cells,
+        newest=newest,
         changes=sorted(
             (
                 each

@@ -21,8 +21,9 @@ def as_bmf(rows: Sequence[Cell]) -> str:
     """Ranked rows in the Bencher Metric Format: one benchmark per row, one measure per quantity.
 
     The measures are the score with its interval and its normalized form, both named after the
-    statistic where that is not the mean, the tail, and the training steps per second of CPU time. A
-    measure or end of an interval that is unknown is left out, as is a row without scores.
+    statistic where that is not the mean, the mean tail over all seeds, and the training steps per
+    second of CPU time. A measure or end of an interval that is unknown is left out, as is a row
+    without scores.
 
     Raises:
         UsageError: no row has a score.
@@ -31,7 +32,7 @@ def as_bmf(rows: Sequence[Cell]) -> str:
 
 
 def _measures(row: Cell) -> Json:
-    score = "score" if row.statistic == "mean" else row.statistic
+    score = "score" if row.statistic == "mean" else f"{row.statistic}-score"
     ends = row.interval
     found = {
         score: (row.score, *ends),
@@ -51,12 +52,12 @@ def _measures(row: Cell) -> Json:
 def as_benchmark_action(rows: Sequence[Cell]) -> str:
     """Ranked rows for github-action-benchmark's tool ``customBiggerIsBetter``.
 
-    The tool divides values of two commits, so a score must not be negative. A value is the
-    normalized score in percent, with 0 for random actions and 100 for the reference, where both are
-    known, and else the score. A row without scores is left out.
+    The tool divides values of two commits, so none may be negative. A value is the normalized score
+    in percent, with 0 for random actions or less and 100 for the reference, where both are known,
+    and else the score. A row without scores is left out, as is a negative score without reference.
 
     Raises:
-        UsageError: no row has a score.
+        UsageError: no row has a score, or none that can be written.
     """
     found: list[Json] = []
     for row in _with_scores(rows):
@@ -64,7 +65,7 @@ def as_benchmark_action(rows: Sequence[Cell]) -> str:
         name = f"{row.title}{judged}"
         score = f"score {format_number(row.score)}"
         if row.has_scale:
-            value, unit = 100 * row.normalized(row.score), "% of the reference"
+            value, unit = max(0.0, 100 * row.normalized(row.score)), "% of the reference"
             low, high = map(row.normalized, row.interval)
             interval = interval_text((low, high), format_percent)
         else:
@@ -73,9 +74,15 @@ def as_benchmark_action(rows: Sequence[Cell]) -> str:
         seeds = counted(len(row.scores), "seed")
         extra = f"{score}, {seeds}, {format_steps(row.env_steps)} steps"
         own = {"name": name, "unit": unit, "value": value, "range": interval, "extra": extra}
-        found.append({key: each for key, each in own.items() if each != NONE})
+        if value >= 0:
+            found.append({key: each for key, each in own.items() if each != NONE})
         if math.isfinite(speed := _speed(row)):
             found.append({"name": f"{name}, speed", "unit": "steps/s", "value": speed})
+    if not found:
+        raise UsageError(
+            "all scores are negative and have no reference; expected --format bmf, or an "
+            "environment with a random and a reference score"
+        )
     return as_text(found)
 
 
