@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 
+from esbench.core.arrays import Floats
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.engine import Engine
 from esbench.experiment.published_policy import published_policy
@@ -18,11 +19,15 @@ from esbench.publish.reproduce import RecordedCell
 from esbench.publish.verification import SCORE_ONLY, Rerun, RerunOutcome, Verification
 from esbench.results.entries import Entry
 from esbench.results.policy_files import EPISODES, Arrays, policies_file, read_policies
-from esbench.results.statistics.significance import LEVEL, p_different
+from esbench.results.statistics.significance import LEVEL, p_paired
 from esbench.store.origin import changes, origin_of
 from esbench.store.provenance import provenance
 
 SAME: Final = "packages and processor are the recorded ones, so every return must be equal"
+NOT_FINITE: Final = "returns that were finite are not finite now"
+FEWEST_EPISODES: Final = 7  # with six, the corrected p-value is above the level
+Pair: TypeAlias = tuple[Floats, Floats]
+"""The recorded returns of a seed's episodes and those of now."""
 
 
 @final
@@ -107,9 +112,11 @@ def play_again(
 ) -> None:
     """Play the held-out episodes of published policies, and announce the verdict of every row.
 
-    Where a return differs, as it may on another processor, a permutation test compares the returns
-    of the episodes of a seed with the recorded ones. A seed fails if no episode ends within
-    ``episode_timeout`` seconds. UsageError if arrays do not fit their row.
+    Where a return differs, as it may on another processor, a test of pairs compares the returns of
+    the episodes with the recorded ones, of all seeds together and of each. A row with too few
+    episodes for a significant difference counts as different, and so does one with an episode that
+    is finite no more. A seed fails if no episode ends within ``episode_timeout`` seconds.
+    UsageError if arrays do not fit their row.
     """
     for each in replays:
         announce(_verdict(each, pool, episode_timeout))
@@ -117,7 +124,7 @@ def play_again(
 
 def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Verification:
     cell = replay.cell
-    reruns, problems, p_values = [], [], []
+    reruns, problems, pairs = [], [], []
     for seed, arrays in replay.policies.items():
         try:
             with episode_limit(pool, episode_timeout):
@@ -126,19 +133,22 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
         except TrainingError as error:
             problems.append(f"seed {seed}: {error}")
             continue
-        same = np.array_equal(score.returns, arrays["returns"])
-        if not same:
-            p_values.append(p_different(score.returns, arrays["returns"]))
-        at = None if same else SCORE_ONLY
+        pairs.append((arrays["returns"], score.returns))
+        at = None if np.array_equal(*pairs[-1]) else SCORE_ONLY
         reruns.append(Rerun(seed, at, float(arrays["returns"].mean()), score.finite_mean))
     here = origin_of(provenance(cell.cell.trial_spec(0)))
     runs = [run for run in cell.cell.runs if run.seed in cell.chosen]
     changed = [each for run in runs for each in changes(run.origin, here, itself=True)]
     outcome, p_value = RerunOutcome.FAILED if problems else RerunOutcome.IDENTICAL, None
-    if p_values:
-        p_value = min(1.0, min(p_values) * len(p_values))
-        is_excused = changed and p_value > LEVEL
+    is_finite = all(np.isfinite(now).all() for _, now in pairs)
+    if apart := [pair for pair in pairs if not np.array_equal(*pair)]:
+        p_value = _p_of_pairs(pairs, apart) if is_finite else None
+        is_excused = changed and p_value is not None and p_value > LEVEL
         outcome = RerunOutcome.NO_DIFFERENCE if is_excused else RerunOutcome.DIFFERENT
+    refuted = "" if is_finite else NOT_FINITE
+    compared = "every return" if replay.is_whole else "the first returns"
+    if replay.missing:
+        compared += f"; no policy is published of seed {', '.join(map(str, replay.missing))}"
     return Verification(
         name=cell.name,
         outcome=outcome,
@@ -147,6 +157,21 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
         changed=tuple(dict.fromkeys(changed)),
         problem="; ".join(problems),
         p_value=p_value,
-        contradiction="" if changed or not p_values else SAME,
-        compared="every return" if replay.is_whole else "the first returns",
+        contradiction=SAME if apart and not changed else refuted,
+        needed=FEWEST_EPISODES,
+        compared=compared,
+        measured="returns",
     )
+
+
+def _p_of_pairs(pairs: Sequence[Pair], apart: Sequence[Pair]) -> float | None:
+    """The p-value of two tests, each corrected: of all pairs, and of those of each seed.
+
+    None if even a difference in every pair could not be significant.
+    """
+    if sum(before.size for before, _ in pairs) < FEWEST_EPISODES:
+        return None
+    before, now = (np.concatenate(side) for side in zip(*apart, strict=True))
+    together = p_paired(before, now)
+    each = min(p_paired(*pair) for pair in apart) * len(apart)
+    return min(1.0, 2 * min(together, each))

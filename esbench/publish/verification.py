@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
-from typing import Final, final
+from typing import Final, Literal, final
 
 from esbench.core.units import NONE, counted, p_is
 from esbench.results.statistics.significance import (
@@ -88,8 +88,9 @@ class Verification:
             there is no test.
         p_value: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
             if all is identical, or no difference of these scores could be significant.
-        needed: how many seeds each side needs for a test.
+        needed: how many seeds each side needs for a test, or episodes if returns are compared.
         compared: what is equal if all is identical.
+        measured: what the test compares.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Verification:
     p_value: float | None = None
     needed: int = MIN_TESTED_RUNS
     compared: str = "every digest and score"
+    measured: Literal["scores", "returns"] = "scores"
 
     @property
     def samples(self) -> tuple[list[float], list[float]] | None:
@@ -110,6 +112,7 @@ class Verification:
         now = [rerun.score for rerun in self.reruns if rerun.score is not None]
         complete = len(before) == len(self.recorded) and len(now) == len(self.reruns)
         refuted = self.contradiction or self.problem or len(now) < MIN_TESTED_RUNS
+        refuted = refuted or self.measured == "returns"
         return (before, now) if complete and not refuted else None
 
 
@@ -198,9 +201,12 @@ def sentences(verification: Verification) -> list[str]:
         test = "no test of the scores, because some seeds have none"
     elif verification.p_value is None:
         needed = f"{verification.needed} seeds or more, all with finite scores"
-        test = f"no test of the scores, which takes {needed}"
+        if verification.measured == "returns":
+            needed = f"{verification.needed} episodes or more"
+        test = f"no test of the {verification.measured}, which takes {needed}"
     else:
-        test = f"{p_is(verification.p_value)} for a difference of the scores of {trials}"
+        test = f"{p_is(verification.p_value)} for a difference of the {verification.measured}"
+        test += f" of {trials}"
     why = f"changed: {'; '.join(verification.changed)}"
     if not verification.changed:
         why = SCORING_CHANGED if first.parts_at == SCORE_ONLY else TRAINING_CHANGED

@@ -24,12 +24,11 @@ from esbench.core.errors import UsageError
 from esbench.engine.this_process import ThisProcess
 from esbench.experiment.trained_policy import episode
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm
-from esbench.publish import replay as module
 from esbench.publish.leaderboard.submit import SubmitAction, submit
 from esbench.publish.leaderboard.zoo import zoo
 from esbench.publish.replay import play_again, read_replays
 from esbench.publish.reproduce import draw_sample
-from esbench.publish.verification import RerunOutcome, Verification
+from esbench.publish.verification import RerunOutcome, Verification, sentences
 from esbench.results import policy_files as policies_of_rows
 from esbench.results.entries import LeftOut, as_file, read_entry
 from esbench.results.policy_files import find_policy, policies_folder, read_policies
@@ -50,11 +49,12 @@ def board(submitted: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(submitted, tmp_path / "results") / "board")
 
 
-def replayed(board: Path) -> list[Verification]:
+def replayed(board: Path, episodes: int | None = None) -> list[Verification]:
     entries = [read_entry(path) for path in sorted(board.glob("*.json"))]
     found: list[Verification] = []
     with ThisProcess() as here:
-        play_again(read_replays(draw_sample(entries, None, 0), board), here, found.append)
+        cells = read_replays(draw_sample(entries, None, 0), board, episodes)
+        play_again(cells, here, found.append)
     return found
 
 
@@ -291,36 +291,59 @@ def test_the_first_episodes_can_be_played_alone(esbench: Run, board: Path) -> No
     assert esbench(*replay, "--episodes", "2")[0] == 1
 
 
-@pytest.mark.parametrize(
-    ("level", "numpy", "outcome"),
-    [
-        (0.05, None, RerunOutcome.DIFFERENT),
-        (0.05, "1.0", RerunOutcome.NO_DIFFERENCE),
-        (0.95, "1.0", RerunOutcome.DIFFERENT),
-    ],
-    ids=["here", "other versions", "other versions, significant"],
-)
-def test_another_return_is_different_or_is_tested_where_versions_differ(
-    board: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    level: float,
-    numpy: str | None,
-    outcome: RerunOutcome,
+def edit_policies(
+    board: Path, change: Callable[[dict[str, Any]], object], numpy: str | None = None
 ) -> None:
-    monkeypatch.setattr(module, "LEVEL", level)
-    (path,) = board.glob("*.json")
-    (policies,) = policies_folder(board).iterdir()
+    """Change the published policies of a row, and what else would tell of it."""
+    (path,), (policies,) = board.glob("*.json"), policies_folder(board).iterdir()
     arrays = load_file(policies)
-    arrays["2.parameters"] = -arrays["2.parameters"]
+    change(arrays)
     save_file(arrays, policies, {"row": read_entry(path).name})
     entry, digest = read_entry(path), hashlib.sha256(policies.read_bytes()).hexdigest()
     versions = entry.origins[0].versions | ({"numpy": numpy} if numpy else {})
     origin = entry.origins[0].model_copy(update={"versions": versions})
     changed = {"policies": digest, "origins": (origin, *entry.origins[1:])}
     path.write_bytes(as_file(entry.model_copy(update=changed)))
+
+
+def negate(*seeds: int) -> Callable[[dict[str, Any]], object]:
+    """A function that negates the parameters of some seeds."""
+
+    def change(arrays: dict[str, Any]) -> None:
+        arrays.update({f"{s}.parameters": -arrays[f"{s}.parameters"] for s in seeds})
+
+    return change
+
+
+def explode(arrays: dict[str, Any]) -> None:
+    arrays["2.parameters"] = np.full_like(arrays["2.parameters"], 3e38)
+
+
+@pytest.mark.parametrize(
+    ("change", "numpy", "episodes", "outcome", "words"),
+    [
+        (negate(2), None, None, "different", "so every return must be equal"),
+        (negate(2), "1.0", None, "no significant difference", "p = "),  # five episodes
+        (negate(0, 1, 2, 3), "1.0", None, "different", "for a difference of the returns of 4"),
+        (negate(0, 1, 2, 3), "1.0", 1, "different", "which takes 7 episodes or more"),
+        (explode, "1.0", None, "different", "returns that were finite are not finite now"),
+        (explode, None, 1, "different", "so every return must be equal"),
+    ],
+)
+def test_another_return_is_different_or_is_tested_where_versions_differ(
+    board: Path, change: Any, numpy: str | None, episodes: int | None, outcome: str, words: str
+) -> None:
+    edit_policies(board, change, numpy)
+    (found,) = replayed(board, episodes)
+    assert found.outcome.value == outcome
+    assert words in " ".join(sentences(found))
+
+
+def test_a_seed_without_a_published_policy_is_named(board: Path) -> None:
+    edit_policies(board, lambda arrays: [arrays.pop(k) for k in [*arrays] if k.startswith("3.")])
     (found,) = replayed(board)
-    assert found.outcome is outcome
-    assert [rerun.seed for rerun in found.reruns if rerun.parts_at is not None] == [2]
+    assert "identical: 3 trials" in sentences(found)[0]
+    assert "no policy is published of seed 3" in sentences(found)[0]
 
 
 def test_a_row_is_a_policy_to_load_render_and_export(

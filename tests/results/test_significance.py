@@ -19,6 +19,7 @@ from esbench.results.statistics.significance import (
     holm,
     p_different,
     p_greater,
+    p_paired,
     standings,
 )
 
@@ -101,6 +102,32 @@ def test_p_equals_scipys_exact_permutation_test(n: int, m: int) -> None:
             alternative=alternative,
         )
         assert ours_of(ours, theirs) == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("pairs", [2, 6, 12, 14])
+def test_p_of_pairs_equals_scipys_exact_sign_flips(pairs: int) -> None:
+    rng = np.random.default_rng(pairs)
+    first = rng.normal(size=pairs).round(1)
+    second = first + rng.normal(0.5, size=pairs).round(1)
+    expected = scipy.stats.permutation_test(
+        (first, second),
+        lambda x, y, axis: (x - y).mean(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=math.inf,
+    )
+    equal = np.full(50, 7.0)  # says nothing
+    for others in (equal[:0], equal):
+        found = p_paired(np.append(first, others), np.append(second, others))
+        assert found == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+def test_p_of_many_pairs_is_uniform_without_and_small_with_a_difference() -> None:
+    rng = np.random.default_rng(101)
+    noise = rng.standard_t(2, size=(200, 40))  # with outliers
+    found = [p_paired(row, np.zeros(40)) for row in noise]
+    assert 0.01 < np.mean(np.array(found) <= 0.05) < 0.1
+    assert p_paired(np.arange(40.0), np.arange(40.0) + 1) == 1 / PERMUTATIONS
 
 
 def test_p_counts_sums_as_equal_that_differ_in_their_last_bits() -> None:

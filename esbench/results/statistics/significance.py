@@ -16,6 +16,7 @@ series without a change has a change point with probability ``CHANGE_LEVEL`` at 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -216,6 +217,26 @@ def p_greater(
 def p_different(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """The two-sided p-value: twice the smaller of the one-sided ones, as in SciPy."""
     return min(1.0, 2 * min(p_greater(first, second), p_greater(second, first)))
+
+
+def p_paired(first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0) -> float:
+    """The two-sided p-value of a sign-flip test of the mean difference of pairs, both [pairs].
+
+    It is exact under the hypothesis that a pair may be swapped. Pairs of equal values say nothing.
+    Exact for few pairs; otherwise with random flips of the stream ``seed``, including none, as in
+    ``scipy.stats.permutation_test`` with ``permutation_type="samples"``.
+    """
+    differences = np.subtract(first, second, dtype=np.float64)
+    differences = differences[differences != 0]
+    if 2**differences.size <= PERMUTATIONS:
+        flips = np.array([*itertools.product((1.0, -1.0), repeat=differences.size)])
+    else:
+        rng = np.random.default_rng(seed)
+        flips = rng.choice((1.0, -1.0), size=(PERMUTATIONS, differences.size))
+        flips[0] = 1.0
+    sums = np.abs(flips @ differences)
+    tolerance = 4 * EPSILON * np.abs(differences).sum()
+    return float(np.mean(sums >= sums[0] - tolerance))
 
 
 def holm(p_values: npt.ArrayLike) -> Floats:
