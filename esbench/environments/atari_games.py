@@ -122,15 +122,19 @@ class Game(Settings):
 
 
 def _make(
-    protocol: Protocol, game: str, render_mode: RenderMode | None = None, **settings: Any
+    protocol: Protocol, /, game: str, render_mode: RenderMode | None = None, **settings: Any
 ) -> gymnasium.Env[Any, Any]:
     """A game under a protocol; ``settings`` are the others of ``Game``."""
-    fixed = SET_BY_NAME | (OF_FRAMES if protocol == "ram" else frozenset())
-    for name in sorted(fixed & settings.keys()):
+    title = game.title().replace("_", "")
+    for name in sorted(SET_BY_NAME & settings.keys()):
         raise UsageError(
-            f"{name} is no argument of {game}: the name of the environment sets it, such as "
-            "esbench/Pong-v5, esbench/PongDeterministic-v5 or esbench/Pong-ram-v5, which has no "
-            "frames"
+            f"{name} is no argument of {game}: the name of the environment sets it, "
+            f"esbench/{title}-v5, esbench/{title}Deterministic-v5 or esbench/{title}-ram-v5"
+        )
+    for name in sorted(OF_FRAMES & settings.keys() if protocol == "ram" else ()):
+        raise UsageError(
+            f"{name} is no argument of esbench/{title}-ram-v5, which has no frames; "
+            f"esbench/{title}-v5 has it"
         )
     made = parse(Game, {**settings, "rom": game, "protocol": protocol}, game)
     if protocol == "ram":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, TypeAlias, final
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import DependencyNotInstalled
 from pydantic import BeforeValidator, ConfigDict
 
@@ -73,12 +74,24 @@ def make_environment(
     """
     with making(environment_id, kwargs):
         spec = specification(environment_id)
+        _require_not_set(spec, kwargs)
         arguments = received(creator(spec), kwargs)
         env = gymnasium.make(spec, disable_env_checker=True, **arguments)
         env = wrapped(env, wrappers)
         require_space("observation_space", env.observation_space)
         require_space("action_space", env.action_space)
         return env
+
+
+def _require_not_set(spec: EnvSpec, kwargs: dict[str, Any]) -> None:
+    """Raises UsageError for an argument that makes another environment of the same name."""
+    is_own = str(spec.entry_point).startswith("esbench.environments.")
+    fixed = spec.kwargs.keys() if is_own else spec.kwargs.keys() & {"game"}  # of the ALE
+    for name in sorted(fixed & kwargs.keys()):
+        raise UsageError(
+            f"{name} is no argument of {spec.id}, whose name sets it; expected the name of another "
+            "environment"
+        )
 
 
 def wrapped(env: gymnasium.Env[Any, Any], wrappers: Wrappers) -> gymnasium.Env[Any, Any]:

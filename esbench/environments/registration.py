@@ -55,9 +55,13 @@ def atari_environments() -> dict[str, tuple[str, str]]:
 def without_alias(name: str, kwargs: Any) -> tuple[str, Any]:
     """The name and arguments of the same protocol here, for an ``ALE/<Game>-v5``.
 
+    A module that registers the name anyway, as in "esbench:esbench/Pong-v5", is left out.
     ``obs_type`` becomes a part of the name, and the ALE's names of other arguments are translated.
     Other names are returned as they are. UsageError for arguments that the ALE does not have.
     """
+    module, _, own_name = name.rpartition(":")
+    if f"{module}:{own_name.partition('/')[0]}" in ("esbench:esbench", "ale_py:ALE"):
+        name = own_name
     namespace, _, game = name.partition("/")
     if namespace != "ALE" or atari_environments().get(f"esbench/{game}", ("", ""))[1] != "v5":
         return name, kwargs

@@ -149,13 +149,14 @@ def parse_grid(table: Table, source: str, unused: Collection[str] = ()) -> Grid:
     grid. UsageError has one line per wrong key or value.
     """
     _require_types_of_agents(table)
-    grid = _without_aliases(parse(Grid, table, source), unused)
+    given = parse(Grid, table, source)
+    grid = _without_aliases(given, unused)
+    for place, name in enumerate(grid.environments):
+        if (first := grid.environments.index(name)) < place:
+            both = f"{given.environments[first]} and {given.environments[place]}"
+            raise UsageError(f"{source}: environments: {both} are one; expected one of them")
     algorithms, environment = on_bases(grid.algorithms, grid.environment, grid.algorithms)
     grid = grid.model_copy(update={"algorithms": algorithms, "environment": environment})
-    try:
-        _distinct(grid.environments)
-    except ValueError as error:
-        raise UsageError(f"{source}: environments: {error}") from None
     if grid.policy and grid.policies:
         raise UsageError(f"{source}: both [policy] and [policies] are given; expected one of them")
     known = {"environment": grid.environments, "tune": grid.algorithms}
@@ -226,4 +227,4 @@ def _without_aliases(grid: Grid, unused: Collection[str]) -> Grid:
         for label, settings in grid.algorithms.items()
     }
     tables = {"environment": environment, "algorithms": algorithms}
-    return grid.model_copy(update={"environments": _distinct(environments), **tables})
+    return grid.model_copy(update={"environments": environments, **tables})

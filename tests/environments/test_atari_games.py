@@ -200,13 +200,23 @@ def test_all_games_for_one_player_are_known() -> None:
         ("Pong-v5", {"actions": ["NOOP", "NOOP"]}, r"actions = \('NOOP', 'NOOP'\)"),
         ("Pong-v5", {"actions": ["NOOP"]}, "actions = .*NOOP.* 2"),
         *(("Pong-ram-v5", {key: 1}, f"{key} .*frames") for key in sorted(OF_FRAMES)),
+        *(
+            (name, kwargs, "whose name sets it|the name of the environment sets it")
+            for name in ("Pong-v5", "PongDeterministic-v5", "Pong-ram-v5")
+            for kwargs in ({"game": "breakout"}, {"rom": "breakout"}, {"protocol": "v5"})
+        ),
+        ("Sphere-v0", {"function": "rastrigin"}, "whose name sets it"),
+        ("NoisySphere-v0", {"noise": 0.0}, "whose name sets it"),
     ],
 )
 def test_an_argument_that_no_protocol_has_is_refused(
     name: str, kwargs: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        AtariBackend(f"esbench/{name}", kwargs, 1)
+        GymnasiumBackend(f"esbench/{name}", kwargs, 1)
+    if name.startswith("Pong"):
+        with pytest.raises(UsageError, match=words):
+            AtariBackend(f"esbench/{name}", kwargs, 1)
 
 
 def test_a_game_can_be_rendered() -> None:

@@ -176,6 +176,14 @@ def game_trial(name: str, kwargs: object, **grid: object) -> TrialSpec:
     return trial.spec
 
 
+@pytest.mark.parametrize("alias", ["ALE/Pong-v5", "esbench:esbench/Pong-v5", "ale_py:ALE/Pong-v5"])
+def test_an_environment_is_given_once_by_all_of_its_names(alias: str) -> None:
+    assert game_trial(alias, {}).environment == game_trial("esbench/Pong-v5", {}).environment
+    names = [alias, "esbench/Pong-v5"]
+    with pytest.raises(UsageError, match=f"t: environments: {alias} and esbench/Pong-v5 are one"):
+        parse_grid({"name": "t", "environments": names, "algorithms": ["snes"], "seeds": [0]}, "t")
+
+
 @pytest.mark.parametrize(
     ("env", "tables", "overrides", "name", "episodes", "kwargs"),
     [
