@@ -67,6 +67,8 @@ def import_scores(
         text = read_text(given)
     except FileNotFoundError:
         raise UsageError(f"FILE = {str(given)!r}: no such file; expected a table") from None
+    if name is not None and (safe_name(name) != name or name.startswith(".")):
+        raise UsageError(f"--name {name!r}: expected the name of a file, such as rl-zoo")
     path = Path(out) / f"{safe_name(name or given.stem)}.json"
     if path.exists() and not replace:
         raise UsageError(f"{path} exists; expected another --name, or --replace")

@@ -39,7 +39,9 @@ TYPOS: Final = 2  # letters more or fewer than in a known name
 LONGEST: Final = 10_000_000  # characters of a file
 MISSING: Final = frozenset({"", "-", "n/a", "na", "skip", "?", "pending"})
 _UNITS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
-_NUMBER: Final = re.compile(r"([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmMbB]?)")
+_NUMBER: Final = re.compile(  # a comma stands for thousands only: "1,2" may be 1.2
+    r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmMbB]?)"
+)
 _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 # SLM-Lab marks how near a score is to its target.
 _STATUS: Final = re.compile(
@@ -272,14 +274,16 @@ def _number(line: TableLine, column: str, optional: bool = False) -> float | Non
     text = _plain(line.cells.get(column, ""))
     if optional and text.lower() in MISSING:
         return None
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(text.replace("\N{MINUS SIGN}", "-"))
     value = (
         float(match[1].replace(",", "").replace("_", "")) * _UNITS[match[2].lower()]
         if match
         else math.nan
     )
     if not abs(value) <= MOST_SCORE:
-        raise _LineError(line.number, f"{column} {shown(text[:80])}: expected a finite number")
+        raise _LineError(
+            line.number, f"{column} {shown(text[:80])}: expected a finite number such as 1,234.5"
+        )
     return value
 
 
@@ -320,7 +324,8 @@ def _unknown_environments(lines: Mapping[str, int]) -> list[str]:
     known = {task_of(name): name for name in [*gymnasium.registry, *environment_names()]}
     unknown = [name for name in sorted(lines) if task_of(name) not in known]
     for name in unknown:
-        near = get_close_matches(task_of(name), known, n=1, cutoff=0.9)
+        near = [each for each in known if each.lower() == task_of(name).lower()]
+        near = near or get_close_matches(task_of(name), known, n=1, cutoff=0.9)
         # Many names of games are short and similar, and a much longer name is another game.
         if near and "/" not in name and abs(len(near[0]) - len(task_of(name))) <= TYPOS:
             raise _LineError(
