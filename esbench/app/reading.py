@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from esbench.publish.figures.environment_charts import Panel
     from esbench.publish.history import CellHistory
     from esbench.publish.leaderboard.table import LeaderboardRow
+    from esbench.results.reported_scores import ReportedRow
 
 LEADERBOARD: Final = Path("results/leaderboard")
 
@@ -322,10 +323,11 @@ def leaderboard(
     from esbench.publish.leaderboard.table import COLUMNS, best_rows
     from esbench.publish.tables.render_table import records
 
-    rows = ranked(folder, env, algorithm)
+    others = reported_of(folder, env, algorithm) if reported else []
+    rows = ranked(folder, env, algorithm, others)
     own = records(COLUMNS, best_rows(rows) if best else rows)
     if reported:
-        own = with_records(own, reported_of(folder, env, algorithm))
+        own = with_records(own, others)
     return pd.DataFrame(own)
 
 
@@ -358,11 +360,18 @@ def policies_of(env: str, *, leaderboard: str | Path | None = None) -> pd.DataFr
     return pd.DataFrame(records(COLUMNS, zoo(env, folder)))
 
 
-def ranked(folder: str | Path, env: Texts, algorithm: Texts) -> list[LeaderboardRow]:
-    """The rows of a leaderboard that are asked for."""
+def ranked(
+    folder: str | Path, env: Texts, algorithm: Texts, others: Sequence[ReportedRow] = ()
+) -> list[LeaderboardRow]:
+    """The rows of a leaderboard that are asked for; none if only ``others`` have the names."""
     from esbench.publish.leaderboard.table import leaderboard_rows
     from esbench.results.entries import read_leaderboard, selected
 
     entries = read_leaderboard(Path(folder))
-    chosen = set(map(id, selected(entries, listed(env), listed(algorithm))))
+    try:
+        chosen = set(map(id, selected(entries, listed(env), listed(algorithm))))
+    except UsageError:
+        if not others:
+            raise
+        return []
     return [row for row in leaderboard_rows(entries) if id(row.entry) in chosen]

@@ -188,13 +188,19 @@ def _leaderboard(
     from esbench.cli.console import print_sheet
     from esbench.publish.html.leaderboard_page import as_page
     from esbench.publish.leaderboard import table
-    from esbench.publish.leaderboard.reported_rows import with_records, with_reported
-    from esbench.publish.tables.render_table import export, records
+    from esbench.publish.leaderboard.reported_rows import (
+        REPORTED_HEADER,
+        with_records,
+        with_reported,
+    )
+    from esbench.publish.tables.render_table import Sheet, export, records
 
     best, reported, folder = values.pop("best"), values.pop("reported"), values["folder"]
-    rows = reading.ranked(**values)
     others = importing.reported_of(folder, values["env"], values["algorithm"]) if reported else []
-    if best:
+    rows = reading.ranked(**values, others=others)
+    if not rows:
+        sheet = Sheet(REPORTED_HEADER, [], [])
+    elif best:
         rows = table.best_rows(rows)
         sheet = table.best_sheet(rows)
     else:

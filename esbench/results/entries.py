@@ -24,6 +24,8 @@ from esbench.core.files import read_json, safe_name
 from esbench.core.json_text import SEAL, Json, as_text, digest_of, sealed
 from esbench.core.seeding import FIRST_TUNING_SEED
 from esbench.core.settings import Settings, Table, parse
+from esbench.environments.registration import atari_environments, without_alias
+from esbench.grids.environment_files import environment_names
 from esbench.grids.stored_spec import at_target
 from esbench.grids.trial_spec import DEFAULT_LABEL, trainer_names
 from esbench.results.baselines import FrozenCell, Score
@@ -400,8 +402,13 @@ def selected(
     UsageError, with the nearest name, if there is no such environment or algorithm, or if there is
     no entry of both.
     """
+    names_here = {entry.cell.environment for entry in entries}
+    environments = [n if n in names_here else without_alias(n, {})[0] for n in environments]
+    known_here = {*environment_names(), *atari_environments()}
+    if missing := ({*environments} & known_here) - names_here:
+        raise UsageError(f"the leaderboard has no row of {min(missing)}")
     known = {
-        "environment": (environments, {entry.cell.environment for entry in entries}),
+        "environment": (environments, names_here),
         "algorithm": (algorithms, {n for e in entries for n in (e.cell.algorithm, e.algorithm)}),
     }
     for kind, (wanted, names) in known.items():

@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from esbench.core.arrays import float_digest
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.files import read_bytes, safe_name
+from esbench.environments.registration import without_alias
 from esbench.results.entries import Entry, place_of, read_entry
 from esbench.results.statistics.estimates import Pick, picked
 
@@ -282,9 +283,16 @@ def _parts(name: str) -> tuple[str, int | None]:
     return parts[1], None if parts[2] is None else int(parts[2])
 
 
+def _without_alias(row: str) -> str:
+    """The name of a row with the environment's own one, such as that of an ``ALE/<Game>-v5``."""
+    parts = row.split("/")
+    environment, _ = without_alias("/".join(parts[:2]), {})
+    return "/".join([environment, *parts[2:]])
+
+
 def _row_of(name: str, folder: Path) -> Entry:
     """The row of that name: the best one with policies, or the best one."""
-    row, _, variant = _parts(name)[0].partition("#")
+    row, _, variant = _without_alias(_parts(name)[0]).partition("#")
     near = _rows(folder, f"{safe_name(row)}-")
     if row in near:
         found = best_of(near[row])

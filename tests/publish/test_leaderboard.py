@@ -45,6 +45,7 @@ from esbench.publish.leaderboard.suites import read_suite
 from esbench.publish.leaderboard.table import (
     COLUMNS,
     best_sheet,
+    environment_notes,
     leaderboard_rows,
     leaderboard_sheet,
     policy_words,
@@ -503,6 +504,32 @@ def test_the_name_of_an_algorithm_selects_all_of_its_labels() -> None:
     assert {entry.cell.algorithm for entry in found} == {"openai_es"}
     with pytest.raises(UsageError, match="no result of cma_es on CartPole-v1"):
         selected(entries, ["CartPole-v1"], ["cma_es"])
+
+
+def test_an_environment_is_selected_by_all_of_its_names() -> None:
+    entries = fake_suite("pong-ram") + fake_suite("quick")
+    own = selected(entries, ["esbench/Pong-ram-v5"])
+    assert own == selected(entries, ["esbench:esbench/Pong-ram-v5"])
+    for name in ("Hopper-v5", "esbench/Boxing-v5", "ALE/Boxing-v5"):
+        with pytest.raises(UsageError, match=r"the leaderboard has no row of \S+-v5$"):
+            selected(entries, [name])
+
+
+def test_rows_of_a_changed_environment_are_named() -> None:
+    entries = fake_suite("pong-positions") + fake_suite("pong-ram")
+    rows = leaderboard_rows(entries)
+    (note,) = environment_notes([row for row in rows if row.cell.environment.startswith("esbench")])
+    assert {row.cell.title for row in rows if row.cell.title in note} == {
+        row.cell.title for row in rows if row.cell.policy == "positions"
+    }
+    assert "with actions, SelectEntries, AppendDifferences, OrderedActions: " in note
+
+
+def test_a_row_without_a_published_score_has_no_reference(published: list[Entry]) -> None:
+    rows = leaderboard_rows(published)
+    without = [row for row in records(COLUMNS, rows) if not row["reference_source"]]
+    assert {"Pusher-v5", "Reacher-v5"} <= {row["environment"] for row in without}
+    assert np.isnan([(row["reference_score"], row["normalized"]) for row in without]).all()
 
 
 def test_settings_include_those_of_policy_episodes_and_validation() -> None:

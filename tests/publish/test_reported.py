@@ -98,7 +98,9 @@ def test_tables_are_read_as_they_are_published(text: str, rows: list[tuple[Any, 
         (RL_ZOO + RL_ZOO.splitlines()[7], 11, "line 8 again"),
         (SLM_LAB.replace("#### 3.2 HalfCheetah-v5", "#### 3.2 More"), 8, "heading"),
         (SLM_LAB.replace("6000.50", "good"), 8, "'good'"),
+        (RL_ZOO.replace("HalfCheetah-v3", "halfcheetah-v3"), 8, "HalfCheetah"),
         (CSV.replace("score", "result", 1), 1, "'score'"),
+        (CSV.replace("1000,50", '1000,"5,0"'), 4, "'5,0'"),  # 5.0 or 50
         (CSV.replace("1000,50", "1000,x"), 4, "'x'"),
         (CSV.replace("mine,1,", "mine,one,"), 4, "'one'"),
         (CSV.replace("1,1000,50", "0,1000,50"), 4, "line 3 again"),
@@ -129,6 +131,8 @@ def test_bad_tables_are_one_sentence_with_the_line(
         ["--measure", "<b>mean</b>"],
         ["--versions", "=1+1"],
         ["--layout", "csv"],
+        ["--name", "../evil"],
+        ["--name", ".hidden"],
     ],
 )
 def test_bad_remarks_write_nothing(esbench: Run, tmp_path: Path, options: list[str]) -> None:
@@ -226,6 +230,31 @@ def test_reported_scores_stand_beside_ours_and_change_no_number(board: Path, esb
     assert found.environment[~found.verified].tolist() == [
         *("HalfCheetah-v3", "HalfCheetah-v5", "HalfCheetah-v5")
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "algorithms"),
+    [
+        (["--env", "HalfCheetah-v3"], {"ars", "PPO", "DDQN+PER"}),
+        (["--env", "ALE/Pong-v5"], {"ppo_atari", "crossq_atari"}),
+        (["--algorithm", "crossq_atari"], {"crossq_atari"}),
+    ],
+)
+def test_names_that_only_reported_scores_have_select_them(
+    board: Path, esbench: Run, words: list[str], algorithms: set[str]
+) -> None:
+    code, out, _ = esbench("leaderboard", "board", "--reported", "--format", "json", *words)
+    rows = json.loads(out)["rows"]
+    assert (code, {row["algorithm"] for row in rows}) == (0, algorithms)
+    code, out, _ = esbench("leaderboard", "board", "--reported", *words)
+    assert (code, out.count("(reported [")) == (0, len(rows))
+    code, _, err = esbench("leaderboard", "board", *words)
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_the_minus_sign_of_a_typesetter_is_one() -> None:
+    found = read_scores(CSV.replace("1000,50", "1000,\N{MINUS SIGN}50"), "file")
+    assert [row.score for row in found.rows] == [-10.0]
 
 
 def test_without_reported_scores_the_option_says_so(esbench: Run, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from esbench.publish.tables.render_table import Column, Sheet, make_sheet
 from esbench.results.reported_scores import ReportedRow, ReportedTable, task_of
 
 MARK: Final = "reported"
+REPORTED_HEADER: Final = ["Environment", "Algorithm", "Score", "Seeds", "Steps"]
 NOTE: Final = (
     "Reported: scores of others, not verified and in no statistic, such as P(best). What a score "
     "is, and how many trainings it is the mean of, differs between tables."

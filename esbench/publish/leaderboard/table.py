@@ -15,7 +15,11 @@ from typing import Any, Final, final
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
-from esbench.grids.environment_files import environment_versions
+from esbench.grids.environment_files import (
+    environment_names,
+    environment_versions,
+    load_environment,
+)
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.tables.render_table import (
     INTERVAL,
@@ -49,6 +53,10 @@ BEST_NOTE: Final = (
 )
 COST_NOTE: Final = "Steps, generations and CPU time: of training, mean over seeds."
 TERMINAL_COST_NOTE: Final = "Steps: of training, mean over seeds."
+CHANGED_NOTE: Final = (
+    "not as in the environment's file. Scores compare only if rewards and ends of episodes are "
+    "the same."
+)
 _NOT_SETTINGS: Final = frozenset({"id", "backend"})
 BEST: Final = "P(best)"
 CHANCE_NOTE: Final = (
@@ -81,10 +89,24 @@ class LeaderboardRow:
         return float(iqm([math.nan if value is None else value for value in best]))
 
     @property
+    def has_reference(self) -> bool:
+        """Whether the end of its scale is a published score, and not its own mean."""
+        return self.entry.cell.reference_source != OWN_MEAN
+
+    @property
     def normalized(self) -> float:
         """The score between the random policy and the reference; NaN without a published one."""
-        own = self.entry.cell.reference_source == OWN_MEAN
-        return math.nan if own else self.cell.normalized(self.cell.score)
+        return self.cell.normalized(self.cell.score) if self.has_reference else math.nan
+
+    @property
+    def reference_score(self) -> float:
+        """The published score that is 1 when normalized; NaN without one."""
+        return self.cell.reference_score if self.has_reference else math.nan
+
+    @property
+    def reference_source(self) -> str:
+        """Where that is published; empty without one."""
+        return self.entry.cell.reference_source if self.has_reference else ""
 
     @property
     def tuned(self) -> bool:
@@ -158,7 +180,8 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     notes = [SCORE_NOTE, *left_out(seeds), CHANCE_NOTE]
     notes += [TERMINAL_COST_NOTE] if terminal else [BEST_NOTE, COST_NOTE]
     notes += [TUNED_NOTE] * any(row.tuned for row in rows)
-    notes += [*seeds_notes(seeds), *one_episode_notes(rows), policies_note(rows)]
+    notes += [*seeds_notes(seeds), *one_episode_notes(rows), *environment_notes(rows)]
+    notes.append(policies_note(rows))
     return replace(make_sheet(COLUMNS, rows, hidden), notes=notes)
 
 
@@ -229,6 +252,24 @@ def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
     return grouped((row.cell.title, ONE_EPISODE) for row in rows if row.cell.variety == "one")
 
 
+def environment_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
+    """The footnote that names the rows of an environment that is not that of its file, if any."""
+    changed = ((row.cell.title, changed_environment(row.entry)) for row in rows)
+    return grouped((title, f"{what}: {CHANGED_NOTE}") for title, what in changed if what)
+
+
+def changed_environment(entry: Entry) -> str:
+    """The arguments and wrappers that an environment's file does not have; empty without any."""
+    own, name = entry.spec["environment"], entry.cell.environment
+    if name not in environment_names():
+        return ""
+    file = load_environment(name).spec().model_dump(mode="json")
+    kwargs = [key for key, value in own["kwargs"].items() if file["kwargs"].get(key) != value]
+    wrappers = [each["wrapper"].rpartition(":")[2] for each in own["wrappers"]]
+    found = [*sorted(kwargs), *(wrappers if own["wrappers"] != file["wrappers"] else [])]
+    return f"with {', '.join(found)}" if found else ""
+
+
 def _own(key: str, name: str = "", heading: str = "", **how: Any) -> Column[LeaderboardRow]:
     """A column of an attribute of the cell."""
     return Column(key, attrgetter(f"cell.{name or key}"), heading, **how)
@@ -262,8 +303,8 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     _cost("wall_time_s"),
     _cost("cpu_time_s", "CPU time", format_duration),
     _own("random_score"),
-    _own("reference_score"),
-    Column("reference_source", attrgetter("entry.cell.reference_source")),
+    Column("reference_score"),
+    Column("reference_source"),
     Column("normalized", None, "Normalized", format_share),
     Column("commands", attrgetter("entry.commands")),
     Column("commits"),
