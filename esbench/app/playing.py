@@ -36,7 +36,7 @@ def load_policy(
     """The policy of a trial or of a row of the leaderboard, for use in any Gymnasium loop.
 
     Args:
-        path: the folder of the trial, or a row such as "HalfCheetah-v5/openai_es"; "HalfCheetah-v5"
+        path: the folder of the trial, or a row such as "HalfCheetah-v5/ars_short"; "HalfCheetah-v5"
             is its best row with policies.
         generation: the generation of a kept checkpoint; by default the latest.
         which: "last", or "best" for the largest smoothed return up to that generation.
@@ -104,7 +104,7 @@ def evaluate(
     The score of a finished trial's best policy is kept for 'esbench table --which best'.
 
     Args:
-        trial: a trial's folder, or a row of the leaderboard such as HalfCheetah-v5/openai_es.
+        trial: a trial's folder, or a row of the leaderboard such as HalfCheetah-v5/ars_short.
         episodes: number of held-out episodes.
         generation: generation of a kept checkpoint (default: the latest).
         which: the final policy, or the best one: that with the largest mean return over five

@@ -239,6 +239,8 @@ def open_trial(trial: Trial, pool: Engine) -> Iterator[Trainer]:
     require_main_process()
     require_same_code([trial])
     stored = trial.settled()
+    if not (trial.is_done or trial.folder.has_begun):
+        check_spec(trial.spec, is_new=False, pool=pool)  # before anything is written
     with stored.folder.locked() as mine:
         if trial.is_done:
             yield _done(trial, pool)

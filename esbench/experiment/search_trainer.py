@@ -21,6 +21,7 @@ from esbench.core.population import Population, drawing_threads
 from esbench.core.process import interrupts_delayed
 from esbench.core.seeding import Purpose, stream
 from esbench.core.settings import MOST_PARAMS
+from esbench.core.toml_text import toml_line
 from esbench.engine.engine import Engine
 from esbench.engine.jobs import Episodes, Job, digest, fitness_of, summary
 from esbench.engine.setup import Setup
@@ -112,14 +113,17 @@ class SearchTrainer(Trainer):
 
     def _require_same_policy(self, given: StartingPolicy) -> None:
         start, spec = given.spec, self.spec
-        changed = differences(*(each.as_json()["policy"] for each in (start, spec)))
+        own = start.as_json()["policy"]
+        changed = differences(own, spec.as_json()["policy"])
+        expected = toml_line("policy", {"template": own["template"], **own["settings"]})
         sizes = [(each.num_inputs, each.num_outputs) for each in (given.template, self.template)]
         if not changed and sizes[0] != sizes[1]:
             changed = [f"inputs and outputs were {sizes[0]}, are now {sizes[1]}"]
+            expected = "an environment with the same spaces"
         if changed:
             raise UsageError(
                 f"init_from: the policy of {start.environment.id} is not that of "
-                f"{spec.environment.id}: {'; '.join(changed)}; expected the same policy"
+                f"{spec.environment.id}: {'; '.join(changed)}; expected {expected}"
             )
 
     def as_start(self) -> StartingPolicy:

@@ -26,7 +26,7 @@ from esbench.store.provenance import provenance
 SAME: Final = "packages and processor are the recorded ones, so every return must be equal"
 NOT_FINITE: Final = "returns that were finite are not finite now"
 FEWEST_EPISODES: Final = 7  # with six, the corrected p-value is above the level
-Pair: TypeAlias = tuple[Floats, Floats]
+ReturnPair: TypeAlias = tuple[Floats, Floats]
 """The recorded returns of a seed's episodes and those of now."""
 
 
@@ -164,7 +164,7 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
     )
 
 
-def _p_of_pairs(pairs: Sequence[Pair], apart: Sequence[Pair]) -> float | None:
+def _p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> float | None:
     """The p-value of two tests, each corrected: of all pairs, and of those of each seed.
 
     None if even a difference in every pair could not be significant.

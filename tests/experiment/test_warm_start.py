@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from watchers import Watcher, run
 
 from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.worker_pool import WorkerPool
-from esbench.experiment.run_trial import run_trial
+from esbench.experiment.run_trial import open_trial, run_trial
 from esbench.experiment.stored_trainer import evaluate_trial, make_trainer
 from esbench.experiment.trials import Trial
 from esbench.publish.reproduce import reproduce, stored_trials
@@ -86,6 +87,9 @@ def test_a_script_and_a_command_can_start_there(
     assert esbench("run", *given, *policy, *start)[0] == 2
     policy += ["--set", "policy.normalize_observations=true"]
     assert esbench("run", *given, *policy, *start)[0] == 0
+    assert "cma_es: training started from the policy of" in " ".join(
+        esbench("table", "new")[1].replace(" on CartPole-v1", "").split()
+    )
 
 
 def test_an_own_algorithm_that_needs_its_start_must_store_it(
@@ -101,6 +105,17 @@ def test_an_own_algorithm_that_needs_its_start_must_store_it(
         trainer.train()
 
 
+def test_the_policy_that_a_refused_start_needs_is_in_the_message(
+    make_trial: Make, pool: WorkerPool
+) -> None:
+    path = str(trained(make_trial, pool).folder.path)
+    with pytest.raises(UsageError) as refused:
+        make_trainer(make_trial(init_from=path, policy={"template": "linear"}).spec, pool)
+    policy = tomllib.loads(str(refused.value).partition("; expected ")[2])["policy"]
+    with make_trainer(make_trial(init_from=path, policy=policy).spec, pool) as trainer:
+        trainer.train(env_steps=1)
+
+
 def test_wrong_starts_are_one_sentence(make_trial: Make, pool: WorkerPool, tmp_path: Path) -> None:
     source = trained(make_trial, pool)
     path = str(source.folder.path)
@@ -111,8 +126,10 @@ def test_wrong_starts_are_one_sentence(make_trial: Make, pool: WorkerPool, tmp_p
         ("doubles:Walk-v0", {"policy": {"template": "linear"}}, "template was"),
         ("doubles:Walk-v0", {"settings": {"center_init": 0.5}}, "center_init"),
     ]:
-        with pytest.raises(UsageError, match=words):
-            make_trainer(make_trial(name, init_from=path, **change).spec, pool)
+        wrong = make_trial(name, init_from=path, **change)
+        with pytest.raises(UsageError, match=words), open_trial(wrong, pool):
+            pass
+        assert not wrong.folder.has_begun  # so the right one can be begun there
     trial = make_trial(init_from=path)
     rows = source.folder.path / "metrics.jsonl"
     digest = source.folder.records()[-1].digest

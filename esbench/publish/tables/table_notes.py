@@ -126,6 +126,8 @@ def _of_row(row: Cell) -> Iterator[str]:
         yield f"{SAME_TRAINING} The seeds count as one."
     if row.is_agent:
         yield "an agent of another library or of your own. The same seed may give other bits."
+    if start := row.spec.get("init_from"):
+        yield f"training started from the policy of {start['trial']}."
     if row.overspent >= REFUSED:
         yield f"{row.overspent:.0%} more environment steps than its budget. Not comparable."
     elif row.is_agent and row.env_steps < (1 - NOTED) * row.budget:
