@@ -237,7 +237,8 @@ def environment_pages(
         for rows in own:
             suite = rows[0].suite
             where = f" of the suite [{suite}](../suites/{suite}.md)" if suite else ""
-            task = task_of(rows[0].entry)
+            searches = [row.entry for row in rows if row.entry.spec["policy"] is not None]
+            task = task_of((searches or [rows[0].entry])[0])
             text += [f"## {markdown(f'{suite}: {task}' if suite else task)}"]
             text += [f"{counted(len(rows), 'row')}{where}."]
             text += [environment_table(rows), MEANING, details(rows)]
