@@ -26,6 +26,7 @@ from esbench.core.escape import printable
 from esbench.core.global_streams import torch_stream
 from esbench.core.user_code import import_object
 from esbench.policies.policy import (
+    Policy,
     PolicySettings,
     PreparedPolicy,
     ReferredBatch,
@@ -70,6 +71,12 @@ class ModulePolicy(PreparedPolicy, TorchPolicy):
         from esbench.policies.kernels.torch_modules import Images, normalizing_layers
 
         settings, self._name = self.settings, f"policy {self.settings.factory}"
+        given = import_object("policy", settings.factory)
+        if isinstance(given, type) and issubclass(given, Policy):
+            raise UsageError(
+                f"policy {settings.factory!r} is a template; expected its name in "
+                "register_policy(NAME), which a script or a plugin of 'esbench.policies' calls"
+            )
         self._class = import_object("policy", settings.factory, Module, or_function=True)
         require_keywords(self._name, self._class, settings.arguments, positional=2)
         self._images: Images | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeAlias, final
@@ -9,7 +10,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from esbench.core.arrays import Matrix
-from esbench.core.errors import EsbenchError, UserCodeError, error_text, location
+from esbench.core.errors import EsbenchError, UsageError, UserCodeError, error_text, location
 from esbench.core.generators import GeneratorWatch, redrawn, shared_generators
 from esbench.core.settings import parse
 from esbench.core.user_code import import_name
@@ -94,6 +95,9 @@ def _made(
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
         name = policy if isinstance(policy, str) else import_name("policy", policy)
         policy, settings = POLICIES.get("module"), {**settings, "factory": name}
+    if inspect.isabstract(policy):
+        lacking = ", ".join(sorted(policy.__abstractmethods__))
+        raise UsageError(f"policy {policy.__name__} lacks {lacking}; expected them as methods")
     typed = parse(policy.Settings, settings, "policy")
     pixels = (0.0, 255.0) if shape is not None and len(shape) == 3 else None
     return policy(typed, num_inputs, num_outputs, shape, pixels)

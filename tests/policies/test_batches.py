@@ -16,7 +16,14 @@ from esbench import check_policy
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
 from esbench.policies.kernels.feedforward import Activation
-from esbench.policies.policy import POLICIES, Policy, PolicyBatch, PolicySettings, SharingBatch
+from esbench.policies.policy import (
+    POLICIES,
+    Policy,
+    PolicyBatch,
+    PolicySettings,
+    SharingBatch,
+    TorchPolicy,
+)
 from esbench.policies.policy_check import CHECKS, Examined
 
 KEYPOINTS = {
@@ -205,6 +212,14 @@ def test_a_fault_is_one_sentence(fault: str) -> None:
     with pytest.raises(UsageError, match=f"policy 'Faulty': .*({FAULTS[fault]})") as raised:
         check_policy(Faulty, fault=fault)
     assert "\n" not in str(raised.value)
+
+
+def test_a_template_that_lacks_a_method_is_one_sentence() -> None:
+    class Unfinished(TorchPolicy):
+        pass
+
+    with pytest.raises(UsageError, match="policy Unfinished lacks .*torch_layers"):
+        check_policy(Unfinished)
 
 
 def test_a_policy_is_checked_by_its_name_or_its_class() -> None:

@@ -188,6 +188,7 @@ IMAGES = {"shape": (2, 3, 4), "pixels": (0.0, 1.0)}
         ("TwoLayers", {"hiden": 4}, r":TwoLayers .*'hiden'; .*'hidden'"),
         ("NoParameters", {}, "NoParameters has no parameters"),
         *((name, {}, name) for name in ("math:pi", "math:sqrt", "collections:OrderedDict")),
+        ("esbench.policies.vector:VectorPolicy", {}, r"is a template; expected its name"),
         ("Odd", {"kind": "no batch"}, r"returns \(3,\) of float32 .*expected \(1, 3\)"),
         ("Odd", {"kind": "dropout"}, "no random numbers in forward"),
         ("Odd", {"kind": "nan"}, "initial parameters are not finite"),
