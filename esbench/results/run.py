@@ -23,7 +23,7 @@ Variety: TypeAlias = Literal["varied", "equal", "one"]
 """Held-out episodes that vary, that are equal for an unknown reason, or that are one and the same.
 
 "one": they are equal, and the seed of an episode makes no difference to the environment. "equal":
-they are equal, and a version that did not ask the environment has trained the trial.
+they are equal, and it may make one.
 """
 
 COSTS: Final = ("env_steps", "episodes", "cpu_time_s", "wall_time_s")
@@ -206,13 +206,13 @@ def has_equal_episodes(result: Json) -> bool:
 def variety(result: Json) -> Variety:
     """The variety of the held-out episodes in a ``result.json``.
 
-    Where it is not recorded whether the environment is deterministic, equal episodes with a whole
-    number as reward per step count as varied: 500 in 500 steps of CartPole is the best return.
+    Unless the environment is known to be deterministic, equal episodes with a whole number as
+    reward per step count as varied: 500 in 500 steps of CartPole is the best return.
     """
     if not has_equal_episodes(result):
         return "varied"
-    if (deterministic := result.get("deterministic")) is not None:
-        return "one" if deterministic else "varied"
+    if result.get("deterministic"):
+        return "one"
     per_step: float = result["returns"][0] / result["lengths"][0]
     return "varied" if per_step.is_integer() else "equal"
 

@@ -135,7 +135,7 @@ def test_an_environment_that_dies_while_it_is_checked_ends_a_worker_only(
         ([10.0] * 4, [1523.0] * 4, {"deterministic": True}, ONE_EPISODE),
         ([500.0] * 4, [500.0] * 4, {"deterministic": True}, ONE_EPISODE),
         ([500.0] * 4, [500.0] * 4, {"deterministic": False}, None),  # the best return
-        ([9.5] * 4, [500.0] * 4, {"deterministic": False}, None),
+        ([285.0] * 4, [726.0] * 4, {"deterministic": False}, EQUAL_EPISODES),  # one action
         # Of an earlier version:
         ([500.0] * 4, [500.0] * 4, {}, None),
         ([0.0] * 4, [100.0] * 4, {}, None),

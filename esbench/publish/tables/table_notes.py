@@ -29,7 +29,8 @@ ONE_EPISODE: Final = (
 )
 EQUAL_EPISODES: Final = (
     "all held-out episodes of a seed have the same return and length. If 'esbench plan' calls the "
-    "environment deterministic, they are one trajectory, which a policy can memorize."
+    "environment deterministic, they are one trajectory, which a policy can memorize. Otherwise "
+    "the policy acts alike in all of them, and the spread of its returns says nothing."
 )
 VARIETY: Final[dict[Variety, str]] = {"one": ONE_EPISODE, "equal": EQUAL_EPISODES}
 SEED_SCORES: Final[dict[EpisodeStatistic, str]] = {
