@@ -301,6 +301,8 @@ def _existing(trial: str | Path | None, leaderboard: Path, replay: bool) -> Path
         near = nearest_path(Path(trial), leaderboard.glob("*.json"))
         hint = f"did you mean {str(near)!r}?" if near else f"expected {TRIAL}"
         raise UsageError(f"TRIAL = {str(trial)!r}: no such file or folder; {hint}")
+    if Path(trial).suffix == ".safetensors":
+        raise UsageError(f"{trial} has the policies of a row; expected the row's own JSON file")
     return Path(trial)
 
 

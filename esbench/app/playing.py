@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -264,7 +265,8 @@ def renderings(
         file = name or Path("render.gif")
         with display.working(f"rendering {file}"):
             policy, returns = load_published(row, trust).policy, row.arrays["returns"].tolist()
-            yield file, render_policy(policy, returns, file, episode, max_steps)
+            film = render_policy(policy, returns, file, episode, max_steps)
+            yield file, replace(film, row=row.name)
         return
     _require_no_seed(seed)
     for folder, kept, file in outputs(Path(trial), name, every, generation):

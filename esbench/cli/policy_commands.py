@@ -114,7 +114,8 @@ def _render(values: Options) -> None:
         written += 1
         cut = "" if rendered.shown == rendered.steps else f", the first {rendered.shown} shown"
         write(
-            f"{rendered.path}: {rendered.environment}, generation {rendered.generation}, "
+            f"{rendered.path}: {rendered.row or rendered.environment}, "
+            f"generation {rendered.generation}, "
             f"episode {rendered.episode} (seed {rendered.seed}), "
             f"return {format_number(rendered.total)}, "
             f"{counted(rendered.steps, 'step')}{cut}"

@@ -61,6 +61,7 @@ class Rendered:
 
     ``total`` and ``steps`` are return and length of the whole episode, ``shown`` the steps in the
     file. ``recorded`` is the return in the stored result; None if there is none or not finite.
+    ``row`` is the name of the published policy, empty for one of a trial's folder.
     """
 
     path: Path
@@ -72,6 +73,7 @@ class Rendered:
     steps: int
     shown: int
     recorded: float | None
+    row: str = ""
 
     @property
     def differs(self) -> bool:

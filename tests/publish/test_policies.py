@@ -263,6 +263,9 @@ def test_the_command_plays_the_policies_of_a_file_a_sample_or_all(
     ):  # fmt: skip
         code, out, err = esbench("verify", "--replay", "--trust", *choice)
         assert (code, words in " ".join(out.split())) == (0, True), err
+    (policies,) = policies_folder(board).iterdir()
+    code, _, err = esbench("verify", "--replay", str(policies))
+    assert (code, "expected the row's own JSON file" in err) == (2, True)
     path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": None})))
     assert esbench("verify", "--replay", "--trust", str(path))[0] == 2
 
