@@ -3,8 +3,7 @@
 A step of GitHub Actions succeeds or fails; it cannot be neutral. An inconclusive gate that is
 allowed to be so succeeds with a warning.
 
-Reads: ESBENCH_VERDICT, ESBENCH_EXIT_CODE, ESBENCH_HEADLINE, and ESBENCH_INCONCLUSIVE, which is
-"fail" or "warn".
+Reads: ESBENCH_EXIT_CODE, ESBENCH_HEADLINE, and ESBENCH_INCONCLUSIVE, which is "fail" or "warn".
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def main(esbench: Execute = esbench) -> None:
     if not re.fullmatch(BRANCH, branch) or ".." in branch or branch.endswith((".lock", "/", ".")):
         end_with_error(f"history: {branch!r}; expected the name of a branch")
     if not (files / "check.json").exists():
-        annotate("warning", "no check was kept, because none has ended")
+        annotate("warning", "no check was kept, because none has ended without an error")
         return
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder, "checks")
@@ -98,7 +98,8 @@ def main(esbench: Execute = esbench) -> None:
             keep(files / "check.json", branch, kept)
         except subprocess.CalledProcessError as error:
             sys.stderr.write(error.stderr)
-            last = (error.stderr.strip() or "no output").splitlines()[-1]
+            lines = (error.stderr.strip() or "no output").splitlines()
+            last = next((line for line in lines if "remote:" in line or "[" in line), lines[-1])
             end_with_error(
                 f"history: git could not push to the branch {branch!r}: {last}; expected a job "
                 "with the permission 'contents: write', and a branch that takes pushes"

@@ -43,8 +43,8 @@ FILES = {
     "json": "check.json",
     "badge": "badge.json",
 }
-SHARE = r"(?=.*[1-9])(0?\.\d+|\d(\.\d+)?e-\d+|1)", "a number above 0, at most 1"
-NUMBERS = {"ALPHA": SHARE, "MARGIN": SHARE, "MAX_SEEDS": (r"\d{1,5}", "a whole number")}
+SHARE = r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?", "a number above 0, at most 1"
+NUMBERS = {"ALPHA": SHARE, "MARGIN": SHARE, "MAX_SEEDS": (r"[1-9]\d{0,4}", "a whole number")}
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LAST_LINES = 30
 LONGEST_LINE = 1000  # characters
@@ -92,7 +92,7 @@ def require_inputs() -> None:
     grid, command = variable("ESBENCH_GRID"), variable("ESBENCH_COMMAND")
     baseline = variable("ESBENCH_BASELINE")
     if variable("ESBENCH_INSTALLED", "success") != "success":
-        raise BadInputError("the installation has failed; the log has the reason")
+        raise BadInputError("the installation has not succeeded; the log has the reason")
     if bool(grid) == bool(command):
         raise BadInputError("expected either the input 'grid' or the input 'command'")
     if grid and not baseline:
@@ -120,7 +120,9 @@ def require_inputs() -> None:
                 f"{_word(name)}: expected together with 'grid'; give it in the test"
             )
         pattern, expected = NUMBERS[name]
-        if value and not re.fullmatch(pattern, value):
+        is_share = expected == SHARE[1]
+        is_number = bool(re.fullmatch(pattern, value))
+        if value and not (is_number and (not is_share or 0 < float(value) <= 1)):
             raise BadInputError(f"{_word(name)}: {value!r}; expected {expected}")
     if variable("ESBENCH_MAX_SEEDS") and variable("ESBENCH_UNTIL_CONCLUSIVE") != "true":
         raise BadInputError("max-seeds: expected together with until-conclusive: true")
@@ -220,7 +222,7 @@ def write_error(headline: str, done: Output, files: Path) -> None:
 def main(esbench: Execute = esbench) -> None:
     """Write the files, the summary and the outputs of the step."""
     name = variable("ESBENCH_NAME", "esbench")
-    name = name if re.fullmatch(NAME, name) else "esbench"
+    name = name if re.fullmatch(NAME, name) else "invalid-name"
     # A new folder each time: trials that were left in an old one would be judged again.
     root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=variable("RUNNER_TEMP") or None))
     files, trials = root / "files", root / "trials"

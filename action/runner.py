@@ -49,8 +49,13 @@ def shortened(text: str, length: int, note: str) -> str:
     if len(text) <= length:
         return text
     kept = text[: length - len(note) - LONGEST_FENCE].rpartition("\n")[0]
-    fences = re.findall("^`{3,}", kept, re.MULTILINE)
-    end = f"\n{fences[-1]}" if len(fences) % 2 else ""
+    fence = ""  # of the block that is open
+    for line in kept.split("\n"):
+        if not fence and (found := re.match("`{3,}", line)):
+            fence = found[0]
+        elif fence and line.strip("`") == "" and len(line) >= len(fence):
+            fence = ""
+    end = f"\n{fence}" if fence else ""
     return f"{kept}{end}\n\n{note}"
 
 

@@ -201,7 +201,9 @@ def test_a_failed_installation_has_a_comment(runner: Runner) -> None:
     pip = runner.folder / "modules" / "pip" / "__main__.py"
     pip.write_text("import sys; print('/tmp/pip'); sys.exit('install' in sys.argv)")
     outputs = runner.run(grid="gate.toml", baseline="b.json")
-    assert outputs["headline"] == "ERROR: the installation has failed; the log has the reason"
+    assert (
+        outputs["headline"] == "ERROR: the installation has not succeeded; the log has the reason"
+    )
     assert runner.failed == ["Install", "Verdict"]
 
 

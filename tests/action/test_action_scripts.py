@@ -132,10 +132,10 @@ def test_a_server_that_is_gone_and_a_push_are_no_failures(
     assert "this run is not of a pull request" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fence", ["```", "`````"])
+@pytest.mark.parametrize("fence", ["````", "`````"])
 @pytest.mark.parametrize("length", [150, 300, 5000])
 def test_text_that_is_cut_within_a_block_ends_the_block(fence: str, length: int) -> None:
-    text = "\n".join(["### title", "", f"{fence}text", *["x" * 100] * 80, fence])
+    text = "\n".join(["### title", "", f"{fence}text", "```", *["x" * 100] * 80, fence])
     short = shortened(text, length + 1100, "cut here")
     assert len(short) <= length + 1100
     lines = short.splitlines()
@@ -201,9 +201,12 @@ def test_a_grid_is_trained_checked_and_reported(
         ({"GRID": "g", "INCONCLUSIVE": "pass"}, "inconclusive: 'pass'; expected fail or warn"),
         ({"GRID": "g", "ALPHA": "7"}, "alpha: '7'; expected a number above 0, at most 1"),
         ({"GRID": "g", "MARGIN": "0.0"}, "margin: '0.0'; expected a number above 0, at most 1"),
+        ({"GRID": "g", "MARGIN": "0e-5"}, "margin: '0e-5'; expected a number above 0, at most 1"),
+        ({"GRID": "g", "MARGIN": "1.1"}, "margin: '1.1'; expected a number above 0, at most 1"),
+        ({"GRID": "g", "MAX_SEEDS": "0"}, "max-seeds: '0'; expected a whole number"),
         ({"GRID": "g", "MAX_SEEDS": "16"}, "max-seeds: expected together with until-conclusive"),
         ({"GRID": "g", "BASELINE": "text"}, "baseline: 'text' is not JSON"),
-        ({"GRID": "g", "INSTALLED": "failure"}, "the installation has failed"),
+        ({"GRID": "g", "INSTALLED": "failure"}, "the installation has not succeeded"),
         ({"GRID": "g", "NAME": "a b"}, "name: 'a b'; expected letters"),
         ({"COMMAND": "c", "MARGIN": "0.1"}, "margin: expected together with 'grid'"),
         ({"COMMAND": "c", "INCONCLUSIVE": "warn"}, "inconclusive: expected together with 'grid'"),

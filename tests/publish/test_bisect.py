@@ -165,11 +165,15 @@ def test_pytest_that_fails_for_another_reason_than_a_drop_is_no_bad_commit(
 def test_folders_of_the_own_checkout_on_the_import_path_are_those_of_the_commit(
     commits: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = f"{Path.cwd() / 'lib'}{os.pathsep}{Path.cwd().parent}"
-    monkeypatch.setenv("PYTHONPATH", paths)
+    here, link = Path.cwd(), Path.cwd().parent / "link"
+    link.symlink_to(here)
+    (here / "build").mkdir()
+    given = [link, here / "build", here.parent]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, given)))
     with worktree(Path(), commits[0]) as tree:
         found = bisect_commits._import_path(tree).split(os.pathsep)
-    assert found == [str(tree / "src"), str(tree), str(tree / "lib"), str(Path.cwd().parent)]
+    expected = [tree / "src", tree, tree, here / "build", here.parent]
+    assert found == [*map(str, expected)]
 
 
 def test_an_interruption_leaves_nothing_and_is_resumed(commits: list[str]) -> None:

@@ -224,6 +224,17 @@ def test_a_cell_whose_training_fails_is_not_measured(path: Path) -> None:
     assert "NOT MEASURED" in as_markdown(report)
 
 
+def test_the_last_of_several_runs_of_a_test_counts(path: Path) -> None:
+    freeze(path)
+    gate = AgentGate(path, update=False, allow_inconclusive=False)
+    for drop in (100.0, 0.0):
+        with contextlib.suppress(pytest.fail.Exception):
+            gate.of_test("a")(Agent(drop), "mine", environment="CartPole-v1")
+    report = gate.report(read_baseline(path))
+    assert report is not None
+    assert (report.exit_code, len(report.cells)) == (0, 1)
+
+
 Suite = Callable[..., pytest.RunResult]
 SUITE = """
 class Agent:
@@ -281,6 +292,21 @@ def test_a_file_of_an_option_does_not_move_the_baseline(
     assert not (pytester.path / "esbench-baseline.json").exists()
     (pytester.path / "below" / "new.json").touch()
     suite(0.0, "--esbench-json", "new.json").assert_outcomes(passed=1)
+
+
+def test_a_skipped_test_and_a_later_session_hide_nothing(
+    pytester: pytest.Pytester, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite(0.0, "--esbench-update").assert_outcomes(passed=1)
+    files = pytester.path / "files"
+    monkeypatch.setenv("ESBENCH_FILES", str(files))
+    skipped = SUITE.replace("return", "import pytest; pytest.skip('no GPU')\n        return")
+    Path("test_skipped.py").write_text(skipped.format(drop=0.0))
+    pytester.runpytest_inprocess("test_skipped.py").assert_outcomes(skipped=1)
+    assert not files.exists()
+    for drop, code in ((200.0, 1), (0.0, 1)):  # pytest a.py || true; pytest b.py
+        suite(drop, "test_agent.py")
+        assert json.loads((files / "check.json").read_text())["exit_code"] == code
 
 
 def test_workers_of_xdist_report_in_the_summary(pytester: pytest.Pytester) -> None:

@@ -180,11 +180,17 @@ def _run(
 
 
 def _import_path(checkout: Path) -> str:
-    """PYTHONPATH with the folders of a checkout first, also in place of those of the user's own."""
+    """PYTHONPATH with the folders of a checkout first, also in place of those of the user's own.
+
+    Folders that git does not track, such as builds and submodules, stay.
+    """
     top, tree = (Path(git(each, "rev-parse", "--show-toplevel")) for each in (Path(), checkout))
-    given = [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    moved = [tree / each.relative_to(top) if each.is_relative_to(top) else each for each in given]
-    return os.pathsep.join(map(str, [checkout / "src", checkout, *moved]))
+    paths: list[Path] = [checkout / "src", checkout]
+    for each in filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)):
+        path = Path(each).resolve()
+        is_own = path.is_relative_to(top) and git(top, "ls-files", "--", f"{path}/")
+        paths.append(tree / path.relative_to(top) if is_own else Path(each))
+    return os.pathsep.join(map(str, paths))
 
 
 @final

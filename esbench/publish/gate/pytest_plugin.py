@@ -65,7 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # pytest counts a file that exists among its arguments, from which it finds its root folder.
         is_argument = option in words and Path(folder, given).exists()
         is_outside = is_argument and not Path(folder, given).resolve().is_relative_to(folder)
-        if is_outside and config.getoption("--esbench-baseline") is None:
+        is_fixed = config.getoption("rootdir") or config.getoption("inifilename")
+        if is_outside and not is_fixed and config.getoption("--esbench-baseline") is None:
             raise pytest.UsageError(
                 f"{option} {given}: expected {option}={given}, because pytest would look for the "
                 "baseline beside it"
@@ -89,6 +90,9 @@ def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
             gate(*arguments, **options)
         except UsageError as error:
             problem = str(error)
+        except pytest.skip.Exception:
+            gate.leave()
+            raise
         if problem:  # outside the handler, since pytest would print the error, too
             pytest.fail(problem, pytrace=False)
 
@@ -152,15 +156,23 @@ def _write_files(config: pytest.Config, report: Any) -> None:
     from esbench.publish.gate.render_check import RENDERINGS
     from esbench.store.outputs import write_bytes
 
-    if report is None:
-        return
-    for name, file in WRITTEN.items():
-        content = RENDERINGS[name](report).encode()
+    folder = os.environ.get(FOLDER)
+    if folder and (report is None or (not report.exit_code and _has_failed(Path(folder)))):
+        folder = None  # a later session of the program does not hide what an earlier one has found
+    for name, file in WRITTEN.items() if report is not None else ():
         given = config.getoption(f"--esbench-{name}")
-        if given is not None:
-            write_bytes(config.invocation_params.dir / str(given), content)
-        if folder := os.environ.get(FOLDER):
-            write_bytes(Path(folder, file), content)
+        paths = [config.invocation_params.dir / str(given)] if given is not None else []
+        for path in [*paths, *([Path(folder, file)] if folder else [])]:
+            write_bytes(path, RENDERINGS[name](report).encode())
+
+
+def _has_failed(folder: Path) -> bool:
+    """Whether a session has written a check there that has not passed."""
+    from esbench.core.files import read_json
+
+    with contextlib.suppress(FileNotFoundError):
+        return bool(read_json(folder / WRITTEN["json"]).get("exit_code"))
+    return False
 
 
 def _session_gate(config: pytest.Config) -> Any:
