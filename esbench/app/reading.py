@@ -364,14 +364,24 @@ def ranked(
     folder: str | Path, env: Texts, algorithm: Texts, others: Sequence[ReportedRow] = ()
 ) -> list[LeaderboardRow]:
     """The rows of a leaderboard that are asked for; none if only ``others`` have the names."""
+    from esbench.environments.registration import without_alias
     from esbench.publish.leaderboard.table import leaderboard_rows
     from esbench.results.entries import read_leaderboard, selected
 
     entries = read_leaderboard(Path(folder))
-    try:
-        chosen = set(map(id, selected(entries, listed(env), listed(algorithm))))
-    except UsageError:
-        if not others:
-            raise
+    environments = {entry.cell.environment for entry in entries}
+    labels = {name for entry in entries for name in (entry.cell.algorithm, entry.algorithm)}
+    theirs = {row.reported.environment for row in others} - environments
+    their_labels = {row.reported.algorithm.lower() for row in others}
+    envs = [
+        name
+        for name in listed(env)
+        if name not in theirs or without_alias(name, {})[0] in environments
+    ]
+    algorithms = [
+        name for name in listed(algorithm) if name in labels or name.lower() not in their_labels
+    ]
+    if len(envs) < bool(listed(env)) or len(algorithms) < bool(listed(algorithm)):
         return []
+    chosen = set(map(id, selected(entries, envs, algorithms)))
     return [row for row in leaderboard_rows(entries) if id(row.entry) in chosen]

@@ -198,6 +198,8 @@ def _leaderboard(
     best, reported, folder = values.pop("best"), values.pop("reported"), values["folder"]
     others = importing.reported_of(folder, values["env"], values["algorithm"]) if reported else []
     rows = reading.ranked(**values, others=others)
+    if not rows and format_ == "html":
+        raise UsageError("only reported scores have these names; expected another --format")
     if not rows:
         sheet = Sheet(REPORTED_HEADER, [], [])
     elif best:

@@ -85,8 +85,8 @@ def make_environment(
 
 def _require_not_set(spec: EnvSpec, kwargs: dict[str, Any]) -> None:
     """Raises UsageError for an argument that makes another environment of the same name."""
-    is_own = str(spec.entry_point).startswith("esbench.environments.")
-    fixed = spec.kwargs.keys() if is_own else spec.kwargs.keys() & {"game"}  # of the ALE
+    has_fixed = str(spec.entry_point).startswith(("esbench.environments.", "ale_py"))
+    fixed = spec.kwargs.keys() & {"game", "function"} if has_fixed else set()
     for name in sorted(fixed & kwargs.keys()):
         raise UsageError(
             f"{name} is no argument of {spec.id}, whose name sets it; expected the name of another "

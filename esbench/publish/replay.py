@@ -25,6 +25,7 @@ from esbench.store.provenance import provenance
 
 SAME: Final = "packages and processor are the recorded ones, so every return must be equal"
 NOT_FINITE: Final = "returns that were finite are not finite now"
+ROUNDING: Final = 1e-6  # of the largest return
 FEWEST_EPISODES: Final = 7  # with six, the corrected p-value is above the level
 ReturnPair: TypeAlias = tuple[Floats, Floats]
 """The recorded returns of a seed's episodes and those of now."""
@@ -139,12 +140,16 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
     here = origin_of(provenance(cell.cell.trial_spec(0)))
     runs = [run for run in cell.cell.runs if run.seed in cell.chosen]
     changed = [each for run in runs for each in changes(run.origin, here, itself=True)]
-    outcome, p_value = RerunOutcome.FAILED if problems else RerunOutcome.IDENTICAL, None
+    p_value = None
+    outcome = RerunOutcome.FAILED if problems else RerunOutcome.IDENTICAL
     is_finite = all(np.isfinite(now).all() for _, now in pairs)
     if apart := [pair for pair in pairs if not np.array_equal(*pair)]:
-        p_value = _p_of_pairs(pairs, apart) if is_finite else None
+        p_value = p_of_pairs(pairs, apart) if is_finite else None
         is_excused = changed and p_value is not None and p_value > LEVEL
-        outcome = RerunOutcome.NO_DIFFERENCE if is_excused else RerunOutcome.DIFFERENT
+        if not is_excused:
+            outcome = RerunOutcome.DIFFERENT
+        elif not problems:
+            outcome = RerunOutcome.NO_DIFFERENCE
     refuted = "" if is_finite else NOT_FINITE
     compared = "every return" if replay.is_whole else "the first returns"
     if replay.missing:
@@ -164,14 +169,26 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
     )
 
 
-def _p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> float | None:
+def p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> float | None:
     """The p-value of two tests, each corrected: of all pairs, and of those of each seed.
 
     None if even a difference in every pair could not be significant.
     """
     if sum(before.size for before, _ in pairs) < FEWEST_EPISODES:
         return None
-    before, now = (np.concatenate(side) for side in zip(*apart, strict=True))
+    tested = [_told_apart(*pair) for pair in apart]
+    before, now = (np.concatenate(side) for side in zip(*tested, strict=True))
     together = p_paired(before, now)
-    each = min(p_paired(*pair) for pair in apart) * len(apart)
+    each = min(p_paired(*pair) for pair in tested) * len(tested)
     return min(1.0, 2 * min(together, each))
+
+
+def _told_apart(before: Floats, now: Floats) -> ReturnPair:
+    """The pairs of a seed that say something: one if all episodes are the same, without rounding.
+
+    Rounding may move all returns to one side, which is no difference of the policy.
+    """
+    if len(set(zip(before.tolist(), now.tolist(), strict=True))) == 1:
+        before, now = before[:1], now[:1]
+    is_rounding = np.abs(now - before) <= ROUNDING * np.abs(before).max()
+    return before, np.where(is_rounding, before, now)

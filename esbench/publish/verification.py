@@ -86,8 +86,9 @@ class Verification:
         problem: why some trials could not be run.
         contradiction: why the trials cannot be those of the record, whatever their scores; then
             there is no test.
-        p_value: two-sided permutation test of the mean scores, Holm-corrected over the cells. None
-            if all is identical, or no difference of these scores could be significant.
+        p_value: two-sided permutation test of the mean scores, Holm-corrected over the cells, or
+            test of pairs of a row's returns. None if all is identical, or no difference of these
+            numbers could be significant.
         needed: how many seeds each side needs for a test, or episodes if returns are compared.
         compared: what is equal if all is identical.
         measured: what the test compares.
@@ -198,7 +199,7 @@ def sentences(verification: Verification) -> list[str]:
     if verification.contradiction:
         test = verification.contradiction
     elif problem:
-        test = "no test of the scores, because some seeds have none"
+        test = f"no test of the {verification.measured}, because some seeds have none"
     elif verification.p_value is None:
         needed = f"{verification.needed} seeds or more, all with finite scores"
         if verification.measured == "returns":

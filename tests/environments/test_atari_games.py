@@ -206,7 +206,6 @@ def test_all_games_for_one_player_are_known() -> None:
             for kwargs in ({"game": "breakout"}, {"rom": "breakout"}, {"protocol": "v5"})
         ),
         ("Sphere-v0", {"function": "rastrigin"}, "whose name sets it"),
-        ("NoisySphere-v0", {"noise": 0.0}, "whose name sets it"),
     ],
 )
 def test_an_argument_that_no_protocol_has_is_refused(

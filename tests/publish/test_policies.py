@@ -20,18 +20,20 @@ from command_line import Run, files
 from safetensors.numpy import load_file, save_file
 
 from esbench import export, leaderboard, load_policy, make_trainer, policies_of
-from esbench.core.errors import UsageError
+from esbench.core.errors import TrainingError, UsageError
 from esbench.engine.this_process import ThisProcess
+from esbench.experiment.published_policy import published_policy
 from esbench.experiment.trained_policy import episode
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm
 from esbench.publish.leaderboard.submit import SubmitAction, submit
 from esbench.publish.leaderboard.zoo import zoo
-from esbench.publish.replay import play_again, read_replays
+from esbench.publish.replay import p_of_pairs, play_again, read_replays
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification, sentences
 from esbench.results import policy_files as policies_of_rows
 from esbench.results.entries import LeftOut, as_file, read_entry
 from esbench.results.policy_files import find_policy, policies_folder, read_policies
+from esbench.results.statistics.significance import LEVEL
 
 WALK = "doubles:Walk-v0"
 
@@ -340,6 +342,44 @@ def test_another_return_is_different_or_is_tested_where_versions_differ(
     (found,) = replayed(board, episodes)
     assert found.outcome.value == outcome
     assert words in " ".join(sentences(found))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "differs"),
+    [
+        ([350.0] * 100, [350.0 + 1e-10] * 100, False),  # rounding, all to one side
+        (list(range(100)), [n + 1e-5 for n in range(100)], False),
+        ([7.0] * 100, [9.0] * 100, False),  # one episode, played 100 times
+        (list(range(100)), [n + 1.0 for n in range(100)], True),
+        (list(range(100)), [n + (-1.0) ** n for n in range(100)], False),  # chaos
+        ([500.0] * 40, [9.0, 10.0] * 20, True),
+    ],
+)
+def test_a_difference_is_one_of_many_episodes_to_one_side(
+    before: list[float], now: list[float], differs: bool
+) -> None:
+    pair = np.array(before), np.array(now)
+    p_value = p_of_pairs([pair], [pair])
+    assert p_value is not None
+    assert (p_value <= LEVEL) == differs
+    other = np.zeros(100), np.zeros(100)
+    assert (p_of_pairs([pair, *[other] * 9], [pair]) or 0.0) <= LEVEL if differs else True
+
+
+def test_a_seed_that_cannot_be_played_is_no_success(
+    board: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit_policies(board, negate(2), "1.0")
+    real = published_policy
+
+    def fails(spec: Any, arrays: Any) -> Any:
+        if spec.seed == 0:
+            raise TrainingError("it hangs")
+        return real(spec, arrays)
+
+    monkeypatch.setattr("esbench.publish.replay.published_policy", fails)
+    (found,) = replayed(board)
+    assert found.outcome is RerunOutcome.FAILED
 
 
 def test_a_seed_without_a_published_policy_is_named(board: Path) -> None:

@@ -238,6 +238,23 @@ def test_reported_scores_stand_beside_ours_and_change_no_number(board: Path, esb
         (["--env", "HalfCheetah-v3"], {"ars", "PPO", "DDQN+PER"}),
         (["--env", "ALE/Pong-v5"], {"ppo_atari", "crossq_atari"}),
         (["--algorithm", "crossq_atari"], {"crossq_atari"}),
+        (
+            ["--env", "HalfCheetah-v5", "--algorithm", "openai_es", "--algorithm", "PPO"],
+            {"openai_es", "PPO"},
+        ),
+        (
+            [
+                "--env",
+                "HalfCheetah-v5",
+                "--env",
+                "AntBulletEnv-v0",
+                "--algorithm",
+                "openai_es",
+                "--algorithm",
+                "ppo",
+            ],
+            {"openai_es", "PPO", "ppo"},
+        ),
     ],
 )
 def test_names_that_only_reported_scores_have_select_them(
@@ -247,9 +264,12 @@ def test_names_that_only_reported_scores_have_select_them(
     rows = json.loads(out)["rows"]
     assert (code, {row["algorithm"] for row in rows}) == (0, algorithms)
     code, out, _ = esbench("leaderboard", "board", "--reported", *words)
-    assert (code, out.count("(reported [")) == (0, len(rows))
+    foreign = [row for row in rows if not row["verified"]]
+    assert (code, out.count("(reported [")) == (0, len(foreign))
     code, _, err = esbench("leaderboard", "board", *words)
     assert (code, err.count("\n")) == (2, 1)
+    code, out, _ = esbench("leaderboard", "board", "--reported", *words, "--algorithm", "crosq")
+    assert (code, out) == (2, "")  # a typo beside them
 
 
 def test_the_minus_sign_of_a_typesetter_is_one() -> None:

@@ -39,7 +39,7 @@ TYPOS: Final = 2  # letters more or fewer than in a known name
 LONGEST: Final = 10_000_000  # characters of a file
 MISSING: Final = frozenset({"", "-", "n/a", "na", "skip", "?", "pending"})
 _UNITS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
-_NUMBER: Final = re.compile(  # a comma stands for thousands only: "1,2" may be 1.2
+_NUMBER: Final = re.compile(  # a comma before three digits stands for thousands
     r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([kKmMbB]?)"
 )
 _LINK: Final = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")

@@ -259,14 +259,19 @@ def environment_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
 
 
 def changed_environment(entry: Entry) -> str:
-    """The arguments and wrappers that an environment's file does not have; empty without any."""
+    """How arguments and wrappers differ from those of the environment's file; empty if not."""
     own, name = entry.spec["environment"], entry.cell.environment
     if name not in environment_names():
         return ""
     file = load_environment(name).spec().model_dump(mode="json")
-    kwargs = [key for key, value in own["kwargs"].items() if file["kwargs"].get(key) != value]
-    wrappers = [each["wrapper"].rpartition(":")[2] for each in own["wrappers"]]
-    found = [*sorted(kwargs), *(wrappers if own["wrappers"] != file["wrappers"] else [])]
+    theirs, ours = file["kwargs"], own["kwargs"]
+    found = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+    for word, some, others in (("", own, file), ("no ", file, own)):
+        found += [
+            word + each["wrapper"].rpartition(":")[2]
+            for each in some["wrappers"]
+            if each not in others["wrappers"]
+        ]
     return f"with {', '.join(found)}" if found else ""
 
 
