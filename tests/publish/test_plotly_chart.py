@@ -108,5 +108,5 @@ def test_named_values_have_bars_and_a_legend() -> None:
 
 def test_labels_are_no_markup() -> None:
     _, curve = parts(make_chart([line(Y, '<b>"a" & b</b>')], "<i>"))
-    assert curve["name"] == "&lt;b&gt;&quot;a&quot; &amp; b&lt;/b&gt;"
+    assert curve["name"] == '&lt;b&gt;"a" &amp; b&lt;/b&gt;'
     assert "<i>" not in curve["hovertemplate"]
