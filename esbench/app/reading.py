@@ -371,7 +371,7 @@ def ranked(
     entries = read_leaderboard(Path(folder))
     environments = {entry.cell.environment for entry in entries}
     labels = {name for entry in entries for name in (entry.cell.algorithm, entry.algorithm)}
-    theirs = {row.reported.environment for row in others} - environments
+    theirs = {row.reported.environment for row in others}
     their_labels = {row.reported.algorithm.lower() for row in others}
     envs = [
         name
