@@ -43,8 +43,9 @@ FILES = {
     "json": "check.json",
     "badge": "badge.json",
 }
-SHARE = r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?", "a number above 0, at most 1"
-NUMBERS = {"ALPHA": SHARE, "MARGIN": SHARE, "MAX_SEEDS": (r"[1-9]\d{0,4}", "a whole number")}
+SHARE = r"(\d+(\.\d*)?|\.\d+)(e-?\d+)?", 1, "a number above 0, at most 1"
+COUNT = r"\d{1,5}", 99_999, "a whole number above 0"
+NUMBERS = {"ALPHA": SHARE, "MARGIN": SHARE, "MAX_SEEDS": COUNT}
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 LAST_LINES = 30
 LONGEST_LINE = 1000  # characters
@@ -119,10 +120,8 @@ def require_inputs() -> None:
             raise BadInputError(
                 f"{_word(name)}: expected together with 'grid'; give it in the test"
             )
-        pattern, expected = NUMBERS[name]
-        is_share = expected == SHARE[1]
-        is_number = bool(re.fullmatch(pattern, value))
-        if value and not (is_number and (not is_share or 0 < float(value) <= 1)):
+        pattern, most, expected = NUMBERS[name]
+        if value and not (re.fullmatch(pattern, value) and 0 < float(value) <= most):
             raise BadInputError(f"{_word(name)}: {value!r}; expected {expected}")
     if variable("ESBENCH_MAX_SEEDS") and variable("ESBENCH_UNTIL_CONCLUSIVE") != "true":
         raise BadInputError("max-seeds: expected together with until-conclusive: true")

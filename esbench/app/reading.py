@@ -381,7 +381,7 @@ def ranked(
     algorithms = [
         name for name in listed(algorithm) if name in labels or name.lower() not in their_labels
     ]
-    if len(envs) < bool(listed(env)) or len(algorithms) < bool(listed(algorithm)):
-        return []
+    if (listed(env) and not envs) or (listed(algorithm) and not algorithms):
+        return []  # all names are those of others
     chosen = set(map(id, selected(entries, envs, algorithms)))
     return [row for row in leaderboard_rows(entries) if id(row.entry) in chosen]

@@ -174,9 +174,12 @@ def p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> floa
 
     None if even a difference in every pair could not be significant.
     """
-    if sum(before.size for before, _ in pairs) < FEWEST_EPISODES:
-        return None
     tested = [_told_apart(*pair) for pair in apart]
+    if all(np.array_equal(*pair) for pair in tested):
+        return 1.0
+    alike = [pair for pair in pairs if np.array_equal(*pair)]
+    if sum(before.size for before, _ in [*alike, *tested]) < FEWEST_EPISODES:
+        return None
     before, now = (np.concatenate(side) for side in zip(*tested, strict=True))
     together = p_paired(before, now)
     each = min(p_paired(*pair) for pair in tested) * len(tested)
@@ -184,9 +187,9 @@ def p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> floa
 
 
 def _told_apart(before: Floats, now: Floats) -> ReturnPair:
-    """The pairs of a seed that say something: one if all episodes are the same, without rounding.
+    """The pairs of a seed, with equal returns where only rounding differs.
 
-    Rounding may move all returns to one side, which is no difference of the policy.
+    Rounding may move all returns to one side. One pair stands for episodes that are all the same.
     """
     if len(set(zip(before.tolist(), now.tolist(), strict=True))) == 1:
         before, now = before[:1], now[:1]

@@ -349,7 +349,7 @@ def test_another_return_is_different_or_is_tested_where_versions_differ(
     [
         ([350.0] * 100, [350.0 + 1e-10] * 100, False),  # rounding, all to one side
         (list(range(100)), [n + 1e-5 for n in range(100)], False),
-        ([7.0] * 100, [9.0] * 100, False),  # one episode, played 100 times
+        ([7.0] * 100, [7.0 + 1e-10] * 100, False),
         (list(range(100)), [n + 1.0 for n in range(100)], True),
         (list(range(100)), [n + (-1.0) ** n for n in range(100)], False),  # chaos
         ([500.0] * 40, [9.0, 10.0] * 20, True),
@@ -364,6 +364,12 @@ def test_a_difference_is_one_of_many_episodes_to_one_side(
     assert (p_value <= LEVEL) == differs
     other = np.zeros(100), np.zeros(100)
     assert (p_of_pairs([pair, *[other] * 9], [pair]) or 0.0) <= LEVEL if differs else True
+
+
+def test_one_episode_played_many_times_is_one() -> None:
+    pair = np.full(100, 7.0), np.full(100, 9.0)
+    assert p_of_pairs([pair] * 3, [pair] * 3) is None
+    assert (p_of_pairs([pair] * 10, [pair] * 10) or 1.0) <= LEVEL
 
 
 def test_a_seed_that_cannot_be_played_is_no_success(
