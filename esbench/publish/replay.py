@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,6 @@ from esbench.store.provenance import provenance
 SAME: Final = "packages and processor are the recorded ones, so every return must be equal"
 NOT_FINITE: Final = "returns that were finite are not finite now"
 ROUNDING: Final = 1e-6  # of the largest return
-FEWEST_EPISODES: Final = 7  # with six, the corrected p-value is above the level
 ReturnPair: TypeAlias = tuple[Floats, Floats]
 """The recorded returns of a seed's episodes and those of now."""
 
@@ -106,7 +106,7 @@ def _read(cell: RecordedCell, leaderboard: Path, episodes: int | None) -> Replay
 
 
 def play_again(
-    replays: Iterable[Replay],
+    replays: Sequence[Replay],
     pool: Engine,
     announce: Callable[[Verification], None],
     episode_timeout: float | None = None,
@@ -114,16 +114,18 @@ def play_again(
     """Play the held-out episodes of published policies, and announce the verdict of every row.
 
     Where a return differs, as it may on another processor, a test of pairs compares the returns of
-    the episodes with the recorded ones, of all seeds together and of each. A row with too few
-    episodes for a significant difference counts as different, and so does one with an episode that
-    is finite no more. A seed fails if no episode ends within ``episode_timeout`` seconds.
-    UsageError if arrays do not fit their row.
+    the episodes with the recorded ones, of all seeds together and of each, with p-values corrected
+    for the number of rows. A row with too few episodes for a significant difference counts as
+    different, and so does one with an episode that is finite no more. A seed fails if no episode
+    ends within ``episode_timeout`` seconds. UsageError if arrays do not fit their row.
     """
     for each in replays:
-        announce(_verdict(each, pool, episode_timeout))
+        announce(_verdict(each, len(replays), pool, episode_timeout))
 
 
-def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Verification:
+def _verdict(
+    replay: Replay, rows: int, pool: Engine, episode_timeout: float | None
+) -> Verification:
     cell = replay.cell
     reruns, problems, pairs = [], [], []
     for seed, arrays in replay.policies.items():
@@ -144,7 +146,7 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
     outcome = RerunOutcome.FAILED if problems else RerunOutcome.IDENTICAL
     is_finite = all(np.isfinite(now).all() for _, now in pairs)
     if apart := [pair for pair in pairs if not np.array_equal(*pair)]:
-        p_value = p_of_pairs(pairs, apart) if is_finite else None
+        p_value = p_of_pairs(pairs, apart, rows) if is_finite else None
         is_excused = changed and p_value is not None and p_value > LEVEL
         if not is_excused:
             outcome = RerunOutcome.DIFFERENT
@@ -163,14 +165,21 @@ def _verdict(replay: Replay, pool: Engine, episode_timeout: float | None) -> Ver
         problem="; ".join(problems),
         p_value=p_value,
         contradiction=SAME if apart and not changed else refuted,
-        needed=FEWEST_EPISODES,
+        needed=fewest_episodes(rows),
         compared=compared,
         measured="returns",
     )
 
 
-def p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> float | None:
-    """The p-value of two tests, each corrected: of all pairs, and of those of each seed.
+def fewest_episodes(rows: int) -> int:
+    """The number of pairs of a row whose smallest corrected p-value is significant."""
+    return math.ceil(math.log2(2 * 2 * rows / LEVEL))  # two tests with two sides
+
+
+def p_of_pairs(
+    pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair], rows: int = 1
+) -> float | None:
+    """The p-value of two tests, of all pairs and of those of each seed, corrected for ``rows``.
 
     None if even a difference in every pair could not be significant.
     """
@@ -178,12 +187,12 @@ def p_of_pairs(pairs: Sequence[ReturnPair], apart: Sequence[ReturnPair]) -> floa
     if all(np.array_equal(*pair) for pair in tested):
         return 1.0
     alike = [pair for pair in pairs if np.array_equal(*pair)]
-    if sum(before.size for before, _ in [*alike, *tested]) < FEWEST_EPISODES:
+    if sum(before.size for before, _ in [*alike, *tested]) < fewest_episodes(rows):
         return None
     before, now = (np.concatenate(side) for side in zip(*tested, strict=True))
     together = p_paired(before, now)
     each = min(p_paired(*pair) for pair in tested) * len(tested)
-    return min(1.0, 2 * min(together, each))
+    return min(1.0, 2 * rows * min(together, each))
 
 
 def _told_apart(before: Floats, now: Floats) -> ReturnPair:

@@ -27,7 +27,7 @@ from esbench.experiment.trained_policy import episode
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm
 from esbench.publish.leaderboard.submit import SubmitAction, submit
 from esbench.publish.leaderboard.zoo import zoo
-from esbench.publish.replay import p_of_pairs, play_again, read_replays
+from esbench.publish.replay import fewest_episodes, p_of_pairs, play_again, read_replays
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification, sentences
 from esbench.results import policy_files as policies_of_rows
@@ -370,6 +370,16 @@ def test_one_episode_played_many_times_is_one() -> None:
     pair = np.full(100, 7.0), np.full(100, 9.0)
     assert p_of_pairs([pair] * 3, [pair] * 3) is None
     assert (p_of_pairs([pair] * 10, [pair] * 10) or 1.0) <= LEVEL
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20, 200])
+def test_p_values_are_corrected_for_the_number_of_rows(rows: int) -> None:
+    least = fewest_episodes(rows)
+    before = np.arange(least, dtype=np.float64)
+    now = before + np.ones(least)
+    worse = [(before, now)]
+    assert p_of_pairs(worse, worse, rows) == 4 * rows / 2**least <= LEVEL < 8 * rows / 2**least
+    assert p_of_pairs([(before[1:], now[1:])], [(before[1:], now[1:])], rows) is None
 
 
 def test_a_seed_that_cannot_be_played_is_no_success(
