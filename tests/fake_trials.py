@@ -87,7 +87,6 @@ def write_trial(
     score: float | None = None,
     *,
     error: str = "",
-    command: str = COMMAND,
     wall_time_s: float = 1.5,
     parameters: int = 0,
 ) -> None:
@@ -100,7 +99,7 @@ def write_trial(
         assert mine
         about = {"labels": trial.labels, "inherited": list(trial.inherited)}
         about["defaults"] = list(trial.spec.algorithm.defaults)
-        description = {"created": CREATED, **about, "command": command, "hardware": HARDWARE}
+        description = {"created": CREATED, **about, "command": COMMAND, "hardware": HARDWARE}
         trial.folder.begin(trial.spec, description)
         for record in records:
             own = f"{seed:064x}" if record.digest == DIGEST else record.digest

@@ -1,4 +1,4 @@
-"""The names and the differences on the page for users of other libraries."""
+"""The names on the page for users of other libraries."""
 
 import re
 from typing import Any
@@ -13,7 +13,6 @@ from esbench.policies.policy import POLICIES
 from esbench.store.generation_record import GenerationRecord
 
 PAGE = ROOT / "docs" / "how-to" / "coming-from.md"
-P, N, SIGMA = 5, 40, 0.05
 
 
 def names() -> set[str]:
@@ -37,17 +36,3 @@ def test_every_setting_on_the_right_exists() -> None:
     found = re.findall(code, right)
     assert len(found) > 80
     assert set(found) - names() == {"make_algorithm", "make_trainer"}
-
-
-def step(shaping: str = "centered") -> tuple[Any, Any, Any]:
-    """A step of plain gradient ascent, the members less the center, and their ranks."""
-    settings: dict[str, Any] = {
-        "population_size": N, "sigma": SIGMA, "optimizer": "sgd", "learning_rate": 1.0,
-        "weight_decay": 0.0, "shaping": shaping,
-    }  # fmt: skip
-    search = esbench.make_algorithm("openai_es", num_params=P, seed=1, **settings)
-    population = search.ask()
-    noise = population.members()
-    returns = -((noise - 1.0) ** 2).sum(axis=1)
-    search.tell(population, returns)
-    return search.center, noise, returns.argsort().argsort()
