@@ -46,9 +46,41 @@ def submitted(trained_once: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture
-def board(submitted: Path, tmp_path: Path) -> Path:
-    """The leaderboard of a cell, with its policies."""
-    return Path(shutil.copytree(submitted, tmp_path / "results") / "board")
+def board(submitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The leaderboard of a cell, with its policies, where rows are looked up."""
+    board = Path(shutil.copytree(submitted, tmp_path / "results") / "board")
+    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
+    return board
+
+
+def edit_row(board: Path, **changes: Any) -> None:
+    """Change fields of the row."""
+    (path,) = board.glob("*.json")
+    path.write_bytes(as_file(read_entry(path).model_copy(update=changes)))
+
+
+def edit_policies(
+    board: Path, change: Callable[[dict[str, Any]], object], numpy: str | None = None
+) -> None:
+    """Change the published policies of the row, and what else would tell of it."""
+    (path,), (policies,) = board.glob("*.json"), policies_folder(board).iterdir()
+    entry, arrays = read_entry(path), load_file(policies)
+    change(arrays)
+    save_file(arrays, policies, {"row": entry.name})
+    first, *others = entry.origins
+    if numpy:
+        first = first.model_copy(update={"versions": first.versions | {"numpy": numpy}})
+    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
+    edit_row(board, policies=digest, origins=(first, *others))
+
+
+def negate(*seeds: int) -> Callable[[dict[str, Any]], object]:
+    """A function that negates the parameters of some seeds."""
+
+    def change(arrays: dict[str, Any]) -> None:
+        arrays.update({f"{s}.parameters": -arrays[f"{s}.parameters"] for s in seeds})
+
+    return change
 
 
 def replayed(board: Path, episodes: int | None = None) -> list[Verification]:
@@ -102,11 +134,9 @@ def test_normalizer_and_reference_batch_belong_to_a_policy(
 def test_a_row_without_policies_gets_those_of_seeds_that_are_trained_again(
     trained: Path, board: Path
 ) -> None:
-    (path,) = board.glob("*.json")
-    (policies,) = policies_folder(board).iterdir()
+    (path,), (policies,) = board.glob("*.json"), policies_folder(board).iterdir()
     before = path.read_bytes(), policies.read_bytes()
-    entry = read_entry(path)
-    path.write_bytes(as_file(entry.model_copy(update={"policies": None})))
+    edit_row(board, policies=None)
     policies.unlink()
     with pytest.raises(UsageError, match="not published yet"):
         replayed(board)
@@ -147,13 +177,7 @@ def _changed(name: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
 def test_arrays_that_do_not_fit_a_row_are_refused(
     board: Path, change: Callable[[Any], None], words: str
 ) -> None:
-    (path,) = board.glob("*.json")
-    (policies,) = policies_folder(board).iterdir()
-    arrays = load_file(policies)
-    change(arrays)
-    save_file(arrays, policies, {"row": read_entry(path).name})
-    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
-    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    edit_policies(board, change)
     with pytest.raises(UsageError, match=words):
         replayed(board)
 
@@ -217,17 +241,13 @@ def refused(esbench: Run, name: str, place: Path, *words: str) -> None:
     ("content", "fitting"), [*((name, True) for name in CONTENTS), ("truncated", False)]
 )
 def test_what_is_no_policy_file_is_one_sentence_of_every_command(
-    esbench: Run, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    content: str, fitting: bool,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
-    (path,) = board.glob("*.json")
-    (policies,) = policies_folder(board).iterdir()
+    esbench: Run, board: Path, tmp_path: Path, content: str, fitting: bool
+) -> None:
+    (path,), (policies,) = board.glob("*.json"), policies_folder(board).iterdir()
     wrong = CONTENTS[content](policies.read_bytes())
     policies.write_bytes(wrong)
     if fitting:
-        digest = hashlib.sha256(wrong).hexdigest()
-        path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+        edit_row(board, policies=hashlib.sha256(wrong).hexdigest())
     refused(esbench, "doubles:Walk-v0/openai_es", tmp_path, policies.name)
     for command in (["verify", "--replay", str(path), "--trust"], ["list", "--policies-of", WALK]):
         code, _, error = esbench(*command)
@@ -245,9 +265,8 @@ def test_what_is_no_policy_file_is_one_sentence_of_every_command(
     ],
 )  # fmt: skip
 def test_a_name_that_is_no_row_is_one_sentence_of_every_command(
-    esbench: Run, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    esbench: Run, board: Path, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
     refused(esbench, name, tmp_path)
     code, _, error = esbench("list", "--policies-of", name)
     assert (code, error.count("\n"), "\x1b" in error) == (2, 1, False)
@@ -268,13 +287,12 @@ def test_the_command_plays_the_policies_of_a_file_a_sample_or_all(
     (policies,) = policies_folder(board).iterdir()
     code, _, err = esbench("verify", "--replay", str(policies))
     assert (code, "expected the row's own JSON file" in err) == (2, True)
-    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": None})))
+    edit_row(board, policies=None)
     assert esbench("verify", "--replay", "--trust", str(path))[0] == 2
 
 
 def test_the_first_episodes_can_be_played_alone(esbench: Run, board: Path) -> None:
     (path,) = board.glob("*.json")
-    (policies,) = policies_folder(board).iterdir()
     replay = ["verify", "--replay", "--trust", str(path)]
     recorded = read_entry(path).spec["evaluation"]["episodes"]
     for episodes, words in (
@@ -288,36 +306,8 @@ def test_the_first_episodes_can_be_played_alone(esbench: Run, board: Path) -> No
         assert (code, "episodes" in error) == (2, True)
     code, _, error = esbench("verify", "--sample", "1", "--episodes", "2")
     assert (code, error.count("\n"), "--replay" in error) == (2, 1, True)
-    arrays = load_file(policies)
-    arrays["1.parameters"] = -arrays["1.parameters"]
-    save_file(arrays, policies, {"row": read_entry(path).name})
-    digest = hashlib.sha256(policies.read_bytes()).hexdigest()
-    path.write_bytes(as_file(read_entry(path).model_copy(update={"policies": digest})))
+    edit_policies(board, negate(1))
     assert esbench(*replay, "--episodes", "2")[0] == 1
-
-
-def edit_policies(
-    board: Path, change: Callable[[dict[str, Any]], object], numpy: str | None = None
-) -> None:
-    """Change the published policies of a row, and what else would tell of it."""
-    (path,), (policies,) = board.glob("*.json"), policies_folder(board).iterdir()
-    arrays = load_file(policies)
-    change(arrays)
-    save_file(arrays, policies, {"row": read_entry(path).name})
-    entry, digest = read_entry(path), hashlib.sha256(policies.read_bytes()).hexdigest()
-    versions = entry.origins[0].versions | ({"numpy": numpy} if numpy else {})
-    origin = entry.origins[0].model_copy(update={"versions": versions})
-    changed = {"policies": digest, "origins": (origin, *entry.origins[1:])}
-    path.write_bytes(as_file(entry.model_copy(update=changed)))
-
-
-def negate(*seeds: int) -> Callable[[dict[str, Any]], object]:
-    """A function that negates the parameters of some seeds."""
-
-    def change(arrays: dict[str, Any]) -> None:
-        arrays.update({f"{s}.parameters": -arrays[f"{s}.parameters"] for s in seeds})
-
-    return change
 
 
 def explode(arrays: dict[str, Any]) -> None:
@@ -408,7 +398,6 @@ def test_a_seed_without_a_published_policy_is_named(board: Path) -> None:
 def test_a_row_is_a_policy_to_load_render_and_export(
     esbench: Run, board: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
     monkeypatch.chdir(tmp_path)
     (path,) = board.glob("*.json")
     entry, name = read_entry(path), "doubles:Walk-v0/openai_es"
@@ -441,10 +430,7 @@ def test_a_row_is_a_policy_to_load_render_and_export(
         load_policy(name)
 
 
-def test_rows_are_listed_with_their_policies_or_with_the_reason(
-    esbench: Run, board: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
+def test_rows_are_listed_with_their_policies_or_with_the_reason(esbench: Run, board: Path) -> None:
     (path,) = board.glob("*.json")
     entry = read_entry(path)
     (row,) = policies_of("doubles:Walk-v0").to_dict("records")
@@ -454,8 +440,7 @@ def test_rows_are_listed_with_their_policies_or_with_the_reason(
     code, out, _ = esbench("list", "--policies-of", "doubles:Walk-v0")
     assert (code, row["name"] in out, "seeds 0-3" in out) == (0, True, True)
     for left_out, words in ((None, "not yet"), (LeftOut.TOO_LARGE, "too large")):
-        changed = {"policies": None, "policies_left_out": left_out}
-        path.write_bytes(as_file(entry.model_copy(update=changed)))
+        edit_row(board, policies=None, policies_left_out=left_out)
         assert policies_of("doubles:Walk-v0").policies.tolist() == [words]
         assert leaderboard(board).policies.tolist() == [words]
         code, _, error = esbench("verify", "--replay", str(path))
@@ -465,10 +450,7 @@ def test_rows_are_listed_with_their_policies_or_with_the_reason(
 
 
 @pytest.mark.parametrize(("suffix", "seed"), [("/seed-2", 2), ("", 0)])
-def test_training_starts_from_the_policy_of_a_row(
-    board: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, seed: int
-) -> None:
-    monkeypatch.setattr(policies_of_rows, "PLACES", [board])
+def test_training_starts_from_the_policy_of_a_row(board: Path, suffix: str, seed: int) -> None:
     (path,) = board.glob("*.json")
     name, entry = "doubles:Walk-v0/openai_es", read_entry(path)
     found = find_policy(f"{name}{suffix}")
