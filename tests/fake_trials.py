@@ -22,6 +22,8 @@ MEASURES = (
     *("tied_returns", "update_cosine", "split_half_cosine", "center_norm", "distance"),
     "observation_drift",
 )
+GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]  # of CartPole
+WIDE = [*[300.0] * 2, *[499.0] * 6]  # worse perhaps
 HARDWARE = {"machine": "x86_64", "cpu": "Test CPU", "cores": 2, "platform": "test"}
 
 
@@ -115,21 +117,28 @@ def write_trial(
 
 
 def write_scores(root: Path, scores: Sequence[float], **grid: Any) -> list[Trial]:
-    """Write one done trial of two generations for each score, seeds counted from 0."""
-    trials = make_trials(root, seeds=list(range(len(scores))), **grid)
+    """Write one done trial of two generations for each score, seeds counted from 0 by default."""
+    trials = make_trials(root, **{"seeds": list(range(len(scores))), **grid})
     for trial, score in zip(trials, scores, strict=True):
         start = 0.0 if math.isnan(score) else score / 2
         write_trial(trial, make_records([start, score]), score)
     return trials
 
 
+def write_one(root: Path, seed: int, error: str = "", **grid: Any) -> None:
+    """Write one trial, which is unfinished or failed, without rows."""
+    (trial,) = make_trials(root, seeds=[seed], **grid)
+    write_trial(trial, error=error)
+
+
 def write_runs(
     root: Path, runs: Sequence[Sequence[float]], score: float = 0.0, **grid: Any
-) -> None:
+) -> list[Trial]:
     """Write one done trial for each list of returns, seeds counted from 0."""
     trials = make_trials(root, seeds=list(range(len(runs))), **grid)
     for trial, returns in zip(trials, runs, strict=True):
         write_trial(trial, make_records(returns), score)
+    return trials
 
 
 def edit(root: Path, name: str, change: Callable[[Any], Any]) -> None:

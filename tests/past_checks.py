@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 ORIGIN = {"versions": {"numpy": "2.0"}, "hardware": {"cpu": "A"}}
 
 

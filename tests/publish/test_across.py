@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_trials import make_trials, write_runs, write_scores, write_trial
+from fake_trials import write_one, write_runs, write_scores
 
 from esbench.publish.figures.across import (
     performance_profile,
@@ -116,8 +116,7 @@ def test_bands_of_a_profile_hold_the_line(tmp_path: Path) -> None:
 def test_a_diverged_run_is_above_nothing_and_an_unfinished_one_is_left_out(tmp_path: Path) -> None:
     for name in BOTH:
         write(tmp_path / "a", name, [-10.0, 100.0, math.nan])
-    (trial,) = make_trials(tmp_path / "a", seeds=[7])
-    write_trial(trial)
+    write_one(tmp_path / "a", 7)
     (line,) = profile_of(tmp_path / "a")
     assert line.label == "openai_es (6 runs)"
     assert share_above(line, -0.05) == pytest.approx(1 / 3)
@@ -128,6 +127,5 @@ def test_a_profile_needs_two_environments_with_both_frozen_scores(tmp_path: Path
     for name in ("CartPole-v1", "Pendulum-v1"):
         write(tmp_path / "a", name, [50.0] * 3)
     assert performance_profile(read_folder(tmp_path / "a"), {}) is None
-    (trial,) = make_trials(tmp_path / "a", seeds=[0], environments=["Acrobot-v1"])
-    write_trial(trial)  # unfinished
+    write_one(tmp_path / "a", 0, environments=["Acrobot-v1"])
     assert performance_profile(read_folder(tmp_path / "a"), {}) is None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run
-from fake_trials import edit, make_records, make_trials, write_runs, write_trial
+from fake_trials import edit, write_runs, write_scores
 from scipy.stats import permutation_test, trim_mean
 
 from esbench.core.errors import UsageError
@@ -35,10 +35,8 @@ GENERATIONS = 10  # of 100 steps: the budget
 
 def write_episodes(root: Path, returns: np.ndarray, **grid: Any) -> Path:
     """Write one done trial for each row of [seeds, episodes] returns."""
-    trials = make_trials(root, seeds=list(range(len(returns))), **grid)
+    trials = write_scores(root, returns.mean(axis=1).tolist(), **grid)
     for trial, own in zip(trials, returns, strict=True):
-        score = float(own.mean())
-        write_trial(trial, make_records([score / 2, score]), score)
         edit(trial.folder.path, "result.json", partial(dict.update, returns=own.tolist()))
     return root
 
@@ -100,8 +98,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def one_trial(root: Path, returns: list[float], score: float, **grid: object) -> TrialFolder:
-    (trial,) = make_trials(root, seeds=[0], **grid)
-    write_trial(trial, make_records(returns), score)
+    (trial,) = write_runs(root, [returns], score, **grid)
     return trial.folder
 
 
@@ -231,15 +228,9 @@ def test_a_check_has_the_statistic_of_its_baseline(esbench: Run, base: Path) -> 
         assert (code, f"esbench baseline DIR --statistic {wanted}" in err) == (2, True)
 
 
-class Episodes:
+def episodes(returns: np.ndarray) -> Any:
     """An agent that returns the returns of its episodes."""
-
-    def __init__(self, returns: np.ndarray) -> None:
-        self.returns = returns
-
-    def train(self, seed: int) -> list[float]:
-        own: list[float] = self.returns[seed].tolist()
-        return own
+    return SimpleNamespace(train=lambda seed: returns[seed].tolist())
 
 
 def test_the_plugin_judges_the_tail(tmp_path: Path) -> None:
@@ -250,12 +241,12 @@ def test_the_plugin_judges_the_tail(tmp_path: Path) -> None:
             agent, "mine", environment="CartPole-v1", statistic=statistic
         )
 
-    gate(Episodes(steady(0)), update=True)
+    gate(episodes(steady(0)), update=True)
     (cell,) = read_baseline(path).cells
     np.testing.assert_allclose([trial.score for trial in cell.trials], tails(steady(0)))
-    gate(Episodes(steady(2)))
+    gate(episodes(steady(2)))
     with pytest.raises(pytest.fail.Exception, match="regression"):
-        gate(Episodes(falling(1)))
+        gate(episodes(falling(1)))
     plain = SimpleNamespace(train=lambda seed: 400.0)
     with pytest.raises(UsageError, match=r"statistic = 'mean'.*'tail'"):
         gate(plain, statistic="mean")

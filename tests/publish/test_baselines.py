@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_trials import edit, make_trials, write_scores, write_trial
+from fake_trials import edit, write_one, write_scores
 
 from esbench.cli.printing import print_baseline
 from esbench.core.errors import UsageError
@@ -94,15 +94,13 @@ def test_a_run_of_mixed_versions_is_frozen_without_digests(
     assert "openai_es on CartPole-v1: 1 seed without digests" in capsys.readouterr().out
 
 
-def fail_one(root: Path) -> None:
-    (trial,) = make_trials(root, seeds=[7])
-    write_trial(trial, error="Traceback")
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (fail_one, r"1 trial not done, .*seed-7 the first \(failed\)"),
+        (
+            lambda root: write_one(root, 9, "Traceback"),
+            r"1 trial not done, .*seed-9 the first \(failed\)",
+        ),
         (
             lambda root: edit(root, "result.json", lambda c: c.update(score=None)),
             "no seed has a finite score",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from command_line import Run
-from fake_trials import write_scores
-from past_checks import GOOD, git
+from fake_trials import GOOD, write_scores
+from past_checks import git
 
 import esbench as package
 from esbench.app.bisecting import TimeLeft

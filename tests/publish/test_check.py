@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from fake_trials import edit, make_records, make_trials, set_digest, write_scores, write_trial
+from fake_trials import GOOD, WIDE, edit, set_digest, write_one, write_runs, write_scores
 from rich.console import Console
 
 from esbench.cli.printing import check_table
@@ -22,9 +22,7 @@ from esbench.results.baselines import freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 from esbench.store.origin import CODE
 
-GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 WORSE = [score - 100 for score in GOOD]
-WIDE = [*[300.0] * 2, *[499.0] * 6]  # worse perhaps
 BELOW_RANDOM = [9.0 + seed / 10 for seed in range(8)]
 RULES = GateRules()
 CELL = "CartPole-v1/openai_es"
@@ -131,13 +129,8 @@ def of_seed(seed: int, file: str, change: Callable[[Any], object]) -> Change:
 
 def more_seeds(*seeds: int) -> Change:
     """Other trials in place of all."""
-
-    def write(root: Path) -> None:
-        shutil.rmtree(root)
-        for trial, score in zip(make_trials(root, seeds=[*seeds]), [*GOOD, *GOOD], strict=False):
-            write_trial(trial, make_records([score / 2, score]), score)
-
-    return write
+    scores = [*GOOD, *GOOD][: len(seeds)]
+    return lambda root: (shutil.rmtree(root), write_scores(root, scores, seeds=[*seeds]))
 
 
 def both(*changes: Change) -> Change:
@@ -221,9 +214,8 @@ def test_equal_seeds_have_equal_digests_on_the_same_versions_and_processor(
     before, after, digests, words = DIGESTS[name]
     monkeypatch.setattr(baselines, "changed_since", lambda _: [])  # trained with code of today
     for root in (base, same) if name.startswith("last") else ():
-        for trial in make_trials(root, seeds=[*range(8)]):
-            shutil.rmtree(trial.folder.path)
-            write_trial(trial, make_records([1.0] * 9), 400.0)
+        shutil.rmtree(root)
+        write_runs(root, [[1.0] * 9] * 8, 400.0)
     for root, change in ((base, before), (same, after)):
         if change:
             change(root)
@@ -272,11 +264,6 @@ def test_trials_of_another_cell_are_not_compared(
     assert all(any(name in note for note in verdicts.notes(report)) for name in new)
 
 
-def fail(root: Path) -> None:
-    (trial,) = make_trials(root, seeds=[9])
-    write_trial(trial, error="Traceback")
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -287,7 +274,7 @@ def fail(root: Path) -> None:
             ),
             "gone",
         ),
-        (fail, r"seed-9 the first \(failed\)"),
+        (lambda root: write_one(root, 9, "Traceback"), r"seed-9 the first \(failed\)"),
     ],
     ids=["seed", "setting", "failed"],
 )
@@ -333,8 +320,7 @@ def test_user_code_that_is_not_here_is_a_caution(base: Path, same: Path) -> None
 def test_a_seed_that_lies_there_twice_is_refused(tmp_path: Path, base: Path) -> None:
     write_scores(tmp_path / "both" / "a", GOOD[:1])
     write_scores(tmp_path / "both" / "b", WORSE[:1])
-    (unfinished,) = make_trials(tmp_path / "both" / "0", seeds=[0])
-    write_trial(unfinished)
+    write_one(tmp_path / "both" / "0", 0)
     with pytest.raises(UsageError, match=r"both/a/.* and .*both/b/.* hold the same trial"):
         held(tmp_path / "both", base)
     with pytest.raises(UsageError, match="hold the same trial"):

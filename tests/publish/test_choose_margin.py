@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from command_line import Run
-from fake_trials import write_scores
+from fake_trials import GOOD, write_scores
 from simulated_checks import DISTRIBUTIONS
 
 from esbench.publish.gate.agent_gate import AgentGate
@@ -17,7 +17,6 @@ from esbench.results.baselines import read_baseline
 from esbench.results.statistics.judgment import MARGIN, GateRules, Sample, Verdict, judge
 from esbench.results.statistics.significance import OMNIBUS
 
-NARROW = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 WIDE = [200.0, 240.0, 300.0, 330.0, 350.0, 400.0, 450.0, 500.0]
 
 
@@ -45,7 +44,7 @@ def test_unchanged_code_passes_most_checks(name: str, least: float, bases: int) 
 @pytest.mark.parametrize(
     ("scores", "options", "least", "most"),
     [
-        (NARROW, (), MARGIN, MARGIN),
+        (GOOD, (), MARGIN, MARGIN),
         ([500.0] * 8, (), MARGIN, MARGIN),
         (WIDE, (), 0.2, 0.45),
         (WIDE, ("--power", "0.95"), 0.3, 0.6),

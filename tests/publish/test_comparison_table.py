@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from command_line import Run
-from fake_trials import edit, make_trials, write_scores, write_trial
+from fake_trials import edit, write_one, write_scores
 
 from esbench.core.errors import UsageError
 from esbench.publish.tables.comparison_table import (
@@ -146,8 +146,7 @@ def test_rows_are_paired_by_their_name_and_then_by_equal_settings(tmp_path: Path
 def test_unequal_and_unfinished_seeds_are_named(tmp_path: Path) -> None:
     write_scores(tmp_path / "a", GOOD[:3])
     write_scores(tmp_path / "b", GOOD)
-    (trial,) = make_trials(tmp_path / "a", seeds=[9])
-    write_trial(trial, error="Traceback")
+    write_one(tmp_path / "a", 9, "Traceback")
     notes = " ".join(compare_sides(str(tmp_path / "a"), str(tmp_path / "b")).notes)
     for words in ("fewer than 10 seeds", "Unequal numbers", "too narrow", "1 trial without a sco"):
         assert words in notes
@@ -205,8 +204,7 @@ def test_bad_input_is_one_sentence(
     write_scores(tmp_path / "a", GOOD)
     write_scores(tmp_path / "c", GOOD, environments=["Acrobot-v1"])
     (tmp_path / "linked").symlink_to(tmp_path / "a")
-    (trial,) = make_trials(tmp_path / "d", seeds=[9])
-    write_trial(trial, error="Traceback")
+    write_one(tmp_path / "d", 9, "Traceback")
     code, _, err = esbench("compare", *arguments)
     assert (code, len(err.splitlines())) == (2, 1)
     assert words in err

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 from command_line import Run, files
-from fake_trials import write_scores
+from fake_trials import GOOD, write_scores
 
 from esbench.store.trial_folder import TrialFolder
 
@@ -14,7 +14,6 @@ TRAIN = [
     "--env-steps", "500", "--workers", "0", "--quiet",
     "--set", "algorithms.openai_es.population_size=4", "--set", "evaluation.episodes=3",
 ]  # fmt: skip
-GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
 
 
 def test_the_same_run_passes_and_fresh_seeds_decide_on_another(

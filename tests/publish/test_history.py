@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Run
-from fake_trials import edit, write_scores
-from past_checks import GOOD, ORIGIN, git, write_check, write_levels
+from fake_trials import GOOD, edit, write_scores
+from past_checks import ORIGIN, git, write_check, write_levels
 
 from esbench.core.git import commit_address
 from esbench.publish.figures.history_figure import history_drawing

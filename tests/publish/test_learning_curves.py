@@ -49,14 +49,9 @@ def reading(figure: Figure) -> str:
     return " ".join(figure.legends[0].get_title().get_text().split())
 
 
-def write_learning(root: Path, seeds: int = 3, generations: int = 6, **grid: object) -> None:
+def write_learning(root: Path, seeds: int = 3, **grid: object) -> None:
     for index, trial in enumerate(make_trials(root, seeds=list(range(seeds)), **grid)):
-        write_trial(trial, make_records(learning(generations, 100.0, index)), 100.0)
-
-
-def write_returns(root: Path, returns: Sequence[float], **grid: object) -> None:
-    for trial in make_trials(root, **grid):
-        write_trial(trial, make_records(returns), returns[-1])
+        write_trial(trial, make_records(learning(6, 100.0, index)), 100.0)
 
 
 def test_a_figure_for_each_environment_as_png_and_svg(tmp_path: Path) -> None:
@@ -170,7 +165,7 @@ def test_an_agents_returns_are_those_after_its_steps(
 def test_scores_are_marked_by_name_and_a_reference_stands_in_for_solved(
     tmp_path: Path, scores: dict[str, Any], levels: list[float], names: list[str]
 ) -> None:
-    write_returns(tmp_path, [0.0, 400.0], seeds=[0])
+    write_runs(tmp_path, [[0.0, 400.0]], 400.0)
     figure = draw_figure(tmp_path, Scores(**{"references": (PPO,), **scores}))
     for axes in figure.axes[:2]:
         assert [line.get_ydata()[0] for line in axes.lines[2:]] == levels

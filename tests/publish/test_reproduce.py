@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from checkout import LEADERBOARD
 from command_line import Run, execute, files, working_in
-from fake_trials import edit, make_trials, reseal, set_digest, write_trial
+from fake_trials import edit, reseal, set_digest, write_one
 from safetensors.numpy import load_file, save_file
 from trained_cell import TRAIN, Rewrite, every_run, raise_scores
 
@@ -272,9 +272,8 @@ def test_damage_and_unfinished_trials_are_found_before_anything_is_trained(
     monkeypatch.setattr(TRAINS_AGAIN, None)
     with pytest.raises(DamagedTrialError):
         rerun(trained, pool)
-    (trial,) = make_trials(tmp_path / "failed", seeds=[5])
-    write_trial(trial, error="Traceback")
-    for folder, words in (("failed", r"seed-5 the first \(failed\)"), ("none", "no folder")):
+    write_one(tmp_path / "failed", 9, "Traceback")
+    for folder, words in (("failed", r"seed-9 the first \(failed\)"), ("none", "no folder")):
         with pytest.raises(UsageError, match=words):
             rerun(tmp_path / folder, pool)
 

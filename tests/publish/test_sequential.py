@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_trials import edit, make_records, make_trials, write_scores, write_trial
+from fake_trials import GOOD, WIDE, edit, make_records, write_scores, write_trial
 
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
@@ -13,8 +13,6 @@ from esbench.publish.gate.check import CheckReport, check_until_conclusive
 from esbench.results.baselines import Baseline, freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 
-GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0]
-WIDE = [*[300.0] * 2, *[499.0] * 6]  # worse perhaps
 Check = Callable[..., CheckReport]
 
 
@@ -30,11 +28,6 @@ class Training:
         for trial in trials:
             score = next(self.scores)
             write_trial(trial, make_records([score / 2, score]), score)
-
-
-def write_seeds(root: Path, seeds: Sequence[int], scores: Sequence[float]) -> None:
-    for trial, score in zip(make_trials(root, seeds=list(seeds)), scores, strict=False):
-        write_trial(trial, make_records([score / 2, score]), score)
 
 
 @pytest.fixture
@@ -94,9 +87,10 @@ SCENARIOS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_looks_train_the_seeds_that_they_lack_and_none_again(tmp_path: Path, name: str) -> None:
     stored, trained, trained_looks, verdict, judged, options = SCENARIOS[name]
-    write_seeds(tmp_path / "base", options.get("baseline", range(16)), [*GOOD, *GOOD])
+    seeds = list(options.get("baseline", range(16)))
+    write_scores(tmp_path / "base", [*GOOD, *GOOD][: len(seeds)], seeds=seeds)
     if stored:
-        write_seeds(tmp_path / "out", options.get("seeds", range(len(stored))), stored)
+        write_scores(tmp_path / "out", stored, seeds=options.get("seeds", [*range(len(stored))]))
     baseline = freeze(tmp_path / "base", "")
     rules, most = GateRules(margin=options.get("margin", 0.05)), options.get("max_seeds", 32)
     for looks in (trained_looks, []):
