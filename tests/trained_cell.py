@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from command_line import execute, working_in
-from fake_trials import edit
+from fake_trials import edit, reseal
+from safetensors.numpy import load_file, save_file
 
 from esbench.core.json_text import SEAL
 from esbench.core.settings import parse
@@ -100,8 +101,19 @@ def raise_scores(content: Any, errors: float) -> None:
         trial["score"] += raised
 
 
-def every_run(content: Any, **changes: Any) -> None:
-    """Change keys of all runs and trials of an entry; a function gets the run or the trial."""
-    for one in (*content["runs"], *content["cell"]["trials"]):
-        for key in changes.keys() & one.keys():
-            one[key] = changes[key](one) if callable(changes[key]) else changes[key]
+def every(**changes: Any) -> Callable[[Any], None]:
+    """A change of keys of all runs and trials of an entry; a function gets the run or the trial."""
+
+    def change(content: Any) -> None:
+        for one in (*content["runs"], *content["cell"]["trials"]):
+            for key in changes.keys() & one.keys():
+                one[key] = changes[key](one) if callable(changes[key]) else changes[key]
+
+    return change
+
+
+def change_policy(trial: Path) -> None:
+    (path,) = (trial / "checkpoint").glob("*.safetensors")
+    tensors = load_file(path)
+    save_file(tensors | {"algorithm.center": tensors["algorithm.center"] * 1.001}, path)
+    reseal(trial)

@@ -18,10 +18,9 @@ import pytest
 from checkout import LEADERBOARD
 from command_line import Run, execute, files, working_in
 from fake_entries import fake_suite
-from fake_trials import edit, reseal, set_digest
-from safetensors.numpy import load_file, save_file
+from fake_trials import edit, set_digest
 from scipy.stats import trim_mean
-from trained_cell import TRAIN, Rewrite, every_run, raise_scores
+from trained_cell import TRAIN, Rewrite, change_policy, every, raise_scores
 from typer.main import get_command
 
 from esbench.cli.app import app
@@ -199,13 +198,6 @@ def test_two_commands_at_once_keep_the_seeds_of_both(
     monkeypatch.setattr(submissions, "make_entry", make_entry)
     (path,) = submit(without(trained, tmp_path / "a", 3), parts)
     assert read_entry(path).seeds == (0, 1, 2, 3)
-
-
-def change_policy(trial: Path) -> None:
-    (path,) = (trial / "checkpoint").glob("*.safetensors")
-    tensors = load_file(path)
-    save_file(tensors | {"algorithm.center": tensors["algorithm.center"] * 1.001}, path)
-    reseal(trial)
 
 
 def raise_returns(trial: Path) -> None:
@@ -388,19 +380,15 @@ def of_places(*places: int) -> Callable[[Any], None]:
     return change
 
 
-def every(**changes: Any) -> Callable[[Any], None]:
-    return lambda content: every_run(content, **changes)
-
-
 BAD_FILES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another environment": (lambda c: c["cell"].update(environment="A-v5"), r"A-v5.*Walk-v0"),
     "no specification": (lambda c: c["cell"].update(spec=None), "spec"),
     "no policy": (of_spec(policy={}), "spec"),
     "few curves": (lambda c: c["curves"].update(returns=[[1.0]]), "curves"),
     "short curves": (lambda c: c["curves"].update(ranks=[[0.5]] * 4), "curves"),
-    "stopped": (lambda c: every_run(c, stopped="at its best"), "callback"),
+    "stopped": (every(stopped="at its best"), "callback"),
     "started": (of_spec(init_from={"trial": "elsewhere"}), "elsewhere"),
-    "tuned": (lambda c: every_run(c, seed=lambda t: t["seed"] + FIRST_TUNING_SEED), "for tuning"),
+    "tuned": (every(seed=lambda t: t["seed"] + FIRST_TUNING_SEED), "for tuning"),
     "labeled": (lambda c: c["cell"].update(algorithm="pepg"), "another algorithm"),
     "one seed four times": (of_places(0, 0, 0, 0), "expected 3 or more, each once"),
     "two seeds": (of_places(0, 1), "expected 3 or more, each once"),

@@ -18,8 +18,7 @@ import pytest
 from checkout import LEADERBOARD
 from command_line import Run, execute, files, working_in
 from fake_trials import edit, reseal, set_digest, write_one
-from safetensors.numpy import load_file, save_file
-from trained_cell import TRAIN, Rewrite, every_run, raise_scores
+from trained_cell import TRAIN, Rewrite, change_policy, every, raise_scores
 
 from esbench import Stop, make_trainer
 from esbench.algorithms.openai_es import OpenAIES
@@ -69,8 +68,8 @@ def rerun(path: Path, pool: WorkerPool) -> Verification:
     return again(stored_trials(path), pool)
 
 
-def sampled(board: Path, pool: WorkerPool, count: int = 1, seed: int = 0) -> Verification:
-    """Some trials of a leaderboard."""
+def sampled(board: Path, pool: WorkerPool, count: int | None = 1, seed: int = 0) -> Verification:
+    """Some or all trials of a leaderboard."""
     return again(draw_sample(read_leaderboard(board), count, seed), pool)
 
 
@@ -118,13 +117,6 @@ def test_a_stop_by_a_callback_or_a_target_is_repeated(
 def change_returns(content: Any) -> None:
     """Two episodes change, and their mean does not."""
     content["returns"][:2] = [content["returns"][0] + 1, content["returns"][1] - 1]
-
-
-def change_policy(trial: Path) -> None:
-    (stored,) = (trial / "checkpoint").glob("*.safetensors")
-    tensors = load_file(stored)
-    save_file({name: np.asarray(1.0 - values) for name, values in tensors.items()}, stored)
-    reseal(trial)
 
 
 def change_rows(trial: Path) -> None:
@@ -304,13 +296,9 @@ def test_a_published_trial_can_be_trained_again(tmp_path: Path, pool: WorkerPool
         assert found.outcome is IDENTICAL
 
 
-def every(**changes: Any) -> Change:
-    return lambda content: every_run(content, **changes)
-
-
 def raised(errors: float, **changes: Any) -> Change:
     """Scores with quantiles and tails that fit, and further changes of every run."""
-    return lambda content: (raise_scores(content, errors), every_run(content, **changes))
+    return lambda content: (raise_scores(content, errors), every(**changes)(content))
 
 
 def raise_score_alone(content: Any) -> None:
@@ -407,7 +395,7 @@ def test_a_forged_file_is_found_where_bits_prove_it(
     rewrite(forge)
     monkeypatch.setattr(provenance, "_git_commit", lambda: "0" * 40)
     monkeypatch.setattr(TRAINS_AGAIN, on_another_processor if place == 2 else remembered)
-    found = again(draw_sample(read_leaderboard(board), None, 0), pool)
+    found = sampled(board, pool, None)
     assert found.outcome is FORGED[name][1][place], sentences(found)
     assert ("not proved" in sentences(found)[-1]) is (found.outcome is NO_DIFFERENCE)
 
@@ -447,10 +435,7 @@ def test_the_generation_from_which_bits_differ_is_named(
 
     rewrite(change)
     monkeypatch.setattr(TRAINS_AGAIN, other)
-    assert (
-        f"seed 0 {words} ("
-        in sentences(again(draw_sample(read_leaderboard(board), None, 0), pool))[0]
-    )
+    assert f"seed 0 {words} (" in sentences(sampled(board, pool, None))[0]
 
 
 def respecified(**changes: Any) -> Change:
@@ -501,7 +486,7 @@ def test_training_ends_at_twice_the_recorded_steps(
 
     def forge(content: Any) -> None:
         respecified(budget={"env_steps": 20_000, "target_return": 1e6})(content)
-        every_run(content, stopped=reached)
+        every(stopped=reached)(content)
 
     (entry,) = read_leaderboard(rewrite(forge).parent)
     (cell,) = draw_sample([entry], 1, 0)
@@ -515,7 +500,7 @@ def three(content: Any) -> None:
     """With three recorded scores, the smallest p of a test with four new ones is 2 / 35."""
     del content["cell"]["trials"][3], content["runs"][3]
     content["curves"] = None
-    every_run(content, last_digest=WRONG)
+    every(last_digest=WRONG)(content)
 
 
 def test_new_seeds_are_trained_where_recorded_ones_are_too_few(
@@ -536,7 +521,7 @@ def test_other_bits_are_compared_by_their_scores_where_the_commit_is_not_known(
     commit: str | None,
 ) -> None:
     def other(content: Any) -> None:
-        every_run(content, last_digest=WRONG)
+        every(last_digest=WRONG)(content)
         content["origins"][0]["git_commit"] = commit
 
     rewrite(other)
