@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from esbench.grids.compose import compose_grid
 from esbench.grids.environment_files import frozen_scores
 from esbench.grids.expand import LabeledSpec, expand
 from esbench.results.baselines import FrozenCell, FrozenTrial
-from esbench.results.entries import BestSoFar, Entry, EntryCurves, EntryRun
+from esbench.results.entries import BestSoFar, Entry, EntryCurves, EntryRun, as_file
 from esbench.results.statistics.estimates import tail_mean
 from esbench.results.statistics.quantile_bounds import QUANTILES
 from esbench.store.origin import Origin
@@ -83,6 +84,14 @@ def fake_suite(name: str, seeds: int = 4, without: Iterable[str] = ()) -> list[E
     return [
         fake_entry(trial, range(seeds), math.sin(n) ** 2) for n, trial in enumerate(first.values())
     ]
+
+
+def write_board(folder: Path, entries: Iterable[Entry]) -> Path:
+    """A leaderboard of entries in ``folder``, which need not exist."""
+    folder.mkdir(exist_ok=True)
+    for entry in entries:
+        (folder / entry.file_name).write_bytes(as_file(entry))
+    return folder
 
 
 def _best_so_far(grid: np.ndarray, returns: np.ndarray) -> BestSoFar:

@@ -7,14 +7,13 @@ from typing import Annotated
 import msgspec
 import pytest
 from command_line import Run
-from fake_entries import fake_suite
+from fake_entries import fake_suite, write_board
 from fake_trials import edit, write_scores
 
 from esbench.core.errors import UsageError
 from esbench.core.escape import printable
 from esbench.core.json_text import SEAL, as_text, sealed
 from esbench.core.settings import parse
-from esbench.results.entries import as_file
 from esbench.store.origin import COMMIT, Origin
 
 
@@ -35,8 +34,7 @@ def test_a_commit_that_is_no_hash_is_refused_by_every_reader(esbench: Run, tmp_p
     assert esbench("baseline", "runs", "--out", "b.json")[0] == 0
     assert esbench("check", "runs", "--baseline", "b.json", "--json", "checks/c.json")[0] == 0
     (entry,) = fake_suite("mujoco-mlp", seeds=3)[:1]
-    (tmp_path / "board").mkdir()
-    (tmp_path / "board" / entry.file_name).write_bytes(as_file(entry))
+    write_board(tmp_path / "board", [entry])
     commit = "<script>\x1b"
     for name, *place in (
         ("b.json", "origins", 0, "git_commit"),

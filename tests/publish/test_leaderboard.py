@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from checkout import LEADERBOARD
 from command_line import Run, execute, files, working_in
-from fake_entries import fake_suite
+from fake_entries import fake_suite, write_board
 from fake_trials import edit, set_digest
 from scipy.stats import trim_mean
 from trained_cell import TRAIN, Rewrite, change_policy, every, raise_scores
@@ -458,8 +458,7 @@ def test_the_best_row_of_each_environment_has_its_chance_of_staying_the_best(
     esbench: Run, published: list[Entry], tmp_path: Path
 ) -> None:
     few = selected(published, ["Acrobot-v1", "Hopper-v5"])
-    for entry in few:
-        (tmp_path / entry.file_name).write_bytes(as_file(entry))
+    write_board(tmp_path, few)
     every = records(COLUMNS, leaderboard_rows(few))
     code, out, _ = esbench("leaderboard", str(tmp_path), "--best", "--format", "json")
     best = {row["environment"]: row for row in json.loads(out)["rows"]}
@@ -545,8 +544,7 @@ def test_what_is_not_installed_hides_no_row(board: Path, rewrite: Rewrite) -> No
 
 def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_path: Path) -> None:
     few = published[::24]
-    for entry in few:
-        (tmp_path / entry.file_name).write_bytes(as_file(entry))
+    write_board(tmp_path, few)
     for format_ in ("text", "markdown", "csv", "latex", "html", "json"):
         code, out, _ = esbench("leaderboard", str(tmp_path), "--format", format_)
         assert code == 0

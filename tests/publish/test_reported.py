@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 from checkout import ROOT
 from command_line import Run
-from fake_entries import fake_suite
+from fake_entries import fake_suite, write_board
 
 import esbench as package
 from esbench.publish.leaderboard.import_scores import read_scores
 from esbench.publish.leaderboard.reported_rows import selected_reported
-from esbench.results.entries import Entry, as_file
 from esbench.results.reported_scores import read_reported, task_of
 
 PUBLISHED = ROOT / "results" / "published"
@@ -183,21 +182,14 @@ def test_reported_scores_of_a_game_are_found_by_all_names_of_it(
     assert pong.is_of(environment) == (environment in {"ALE/Pong-v5", "esbench/Pong-v5"})
 
 
-def write_entry(folder: Path, entry: Entry) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / entry.file_name).write_bytes(as_file(entry))
-
-
 @pytest.fixture
 def board(tmp_path: Path, esbench: Run) -> Path:
     """A leaderboard of two rows beside reported scores."""
     entries = [e for e in fake_suite("mujoco-mlp") if e.cell.environment == "HalfCheetah-v5"][:2]
-    for entry in entries:
-        write_entry(tmp_path / "board", entry)
     for name, text in (("zoo.md", RL_ZOO), ("lab.md", SLM_LAB), ("own.csv", CSV)):
         (tmp_path / name).write_text(text)
         assert esbench("import", name, "--out", "published")[0] == 0
-    return tmp_path / "board"
+    return write_board(tmp_path / "board", entries)
 
 
 def test_reported_scores_stand_beside_ours_and_change_no_number(board: Path, esbench: Run) -> None:
@@ -233,33 +225,22 @@ def test_reported_scores_stand_beside_ours_and_change_no_number(board: Path, esb
 
 
 @pytest.mark.parametrize(
-    ("words", "algorithms"),
+    ("options", "algorithms"),
     [
-        (["--env", "HalfCheetah-v3"], {"ars", "PPO", "DDQN+PER"}),
-        (["--env", "ALE/Pong-v5"], {"ppo_atari", "crossq_atari"}),
-        (["--algorithm", "crossq_atari"], {"crossq_atari"}),
+        ("--env HalfCheetah-v3", {"ars", "PPO", "DDQN+PER"}),
+        ("--env ALE/Pong-v5", {"ppo_atari", "crossq_atari"}),
+        ("--algorithm crossq_atari", {"crossq_atari"}),
+        ("--env HalfCheetah-v5 --algorithm openai_es --algorithm PPO", {"openai_es", "PPO"}),
         (
-            ["--env", "HalfCheetah-v5", "--algorithm", "openai_es", "--algorithm", "PPO"],
-            {"openai_es", "PPO"},
-        ),
-        (
-            [
-                "--env",
-                "HalfCheetah-v5",
-                "--env",
-                "AntBulletEnv-v0",
-                "--algorithm",
-                "openai_es",
-                "--algorithm",
-                "ppo",
-            ],
+            "--env HalfCheetah-v5 --env AntBulletEnv-v0 --algorithm openai_es --algorithm ppo",
             {"openai_es", "PPO", "ppo"},
         ),
     ],
 )
 def test_names_that_only_reported_scores_have_select_them(
-    board: Path, esbench: Run, words: list[str], algorithms: set[str]
+    board: Path, esbench: Run, options: str, algorithms: set[str]
 ) -> None:
+    words = options.split()
     code, out, _ = esbench("leaderboard", "board", "--reported", "--format", "json", *words)
     rows = json.loads(out)["rows"]
     assert (code, {row["algorithm"] for row in rows}) == (0, algorithms)
@@ -278,7 +259,7 @@ def test_the_minus_sign_of_a_typesetter_is_one() -> None:
 
 
 def test_without_reported_scores_the_option_says_so(esbench: Run, tmp_path: Path) -> None:
-    write_entry(tmp_path / "board", fake_suite("mujoco-mlp")[0])
+    write_board(tmp_path / "board", fake_suite("mujoco-mlp")[:1])
     code, out, err = esbench("leaderboard", "board", "--reported")
     assert (code, out, "esbench import" in err) == (2, "", True)
     Path("published").mkdir()

@@ -10,7 +10,7 @@ import pytest
 import results_pages
 from checkout import LEADERBOARD
 from comparisons import CHOSEN_ON, EXPECTED, PAIRS, best_words, compared, expected, without_chosen
-from fake_entries import fake_suite
+from fake_entries import fake_suite, write_board
 from results_pages import films_text
 from results_parts import best_table, overall_table, tuning
 from results_tables import environment_table, results, suite_results
@@ -32,7 +32,7 @@ from esbench.publish.leaderboard.suites import (
     suite_drawings,
     suite_names,
 )
-from esbench.results.entries import Entry, as_file, read_entry
+from esbench.results.entries import Entry, read_entry
 from esbench.results.statistics.estimates import iqm
 
 
@@ -139,11 +139,7 @@ def test_a_profile_has_the_algorithms_that_have_run_everywhere(
 
 
 def test_the_script_draws_the_files_of_a_leaderboard(entries: list[Entry], tmp_path: Path) -> None:
-    board = tmp_path / "board"
-    board.mkdir()
-    for entry in entries:
-        (board / entry.file_name).write_bytes(as_file(entry))
-    paths = draw("mujoco-mlp", board, tmp_path)
+    paths = draw("mujoco-mlp", write_board(tmp_path / "board", entries), tmp_path)
     assert [path.name for path in paths][:2] == ["mujoco-mlp-curves.png", "mujoco-mlp-ranks.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
 
@@ -153,9 +149,8 @@ def test_the_script_draws_the_files_of_a_leaderboard(entries: list[Entry], tmp_p
 
 @pytest.fixture(scope="module")
 def pages(entries: list[Entry], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    board, out = tmp_path_factory.mktemp("board"), tmp_path_factory.mktemp("pages")
-    for entry in entries:
-        (board / entry.file_name).write_bytes(as_file(entry))
+    board = write_board(tmp_path_factory.mktemp("board"), entries)
+    out = tmp_path_factory.mktemp("pages")
     (out / "suites").mkdir()
     (out / "suites" / "gone.md").write_text("of an earlier build")
     with pytest.MonkeyPatch.context() as patch:
