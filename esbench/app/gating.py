@@ -334,7 +334,7 @@ def _run_again(
     """Train the trials of cells again, or play their policies, and tell every outcome."""
     from esbench.core.units import counted, format_duration, format_steps
     from esbench.experiment.engines import local_engine
-    from esbench.publish.replay import play_again, read_replays
+    from esbench.publish.replay import play_again, read_replay
     from esbench.publish.reproduce import reproduce, require_supported
     from esbench.publish.verification import sentences
 
@@ -351,7 +351,7 @@ def _run_again(
 
         require_supported(cells, pool)
         of_rows = what.parent if what.is_file() else what
-        replays = read_replays(cells, of_rows, episodes) if replay else []
+        replays = [read_replay(each, of_rows, episodes) for each in cells] if replay else []
         cells = [each.cell for each in replays] or cells
         played = counted(sum(each.episodes for each in (replays or cells)), "held-out episode")
         steps = format_steps(sum(each.env_steps for each in (replays or cells)))
@@ -364,7 +364,8 @@ def _run_again(
                 show.warn(f"{each.name}: seeds between the first and the last one are not in it")
         if replay:
             begun = time.monotonic()
-            play_again(replays, pool, announce, episode_timeout)
+            for row in replays:
+                announce(play_again(row, pool, episode_timeout, len(replays)))
             show.say(f"played again in {format_duration(time.monotonic() - begun)}")
         else:
             reproduce(cells, pool, watch, announce, episode_timeout)

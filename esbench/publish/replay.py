@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -71,24 +71,18 @@ def has_policies(entries: Sequence[Entry], place: Path) -> list[Entry]:
     return found
 
 
-def read_replays(
-    cells: Iterable[RecordedCell], leaderboard: Path, episodes: int | None = None
-) -> list[Replay]:
-    """The published policies of the chosen seeds of rows.
+def read_replay(cell: RecordedCell, leaderboard: Path, episodes: int | None = None) -> Replay:
+    """The published policies of the chosen seeds of a row.
 
     Args:
-        cells: the rows and their chosen seeds.
+        cell: the row and its chosen seeds.
         leaderboard: the leaderboard, which has the policies beside it.
         episodes: how many of the recorded episodes of each seed to play (default: all).
 
     Raises:
-        UsageError: a row has no policies of them, or their file is missing, damaged or of another
+        UsageError: the row has no policies of them, or their file is missing, damaged or of another
             row.
     """
-    return [_read(cell, leaderboard, episodes) for cell in cells]
-
-
-def _read(cell: RecordedCell, leaderboard: Path, episodes: int | None) -> Replay:
     assert cell.entry is not None
     path = policies_file(cell.entry, leaderboard)
     policies = read_policies(cell.entry, path)
@@ -106,26 +100,16 @@ def _read(cell: RecordedCell, leaderboard: Path, episodes: int | None) -> Replay
 
 
 def play_again(
-    replays: Sequence[Replay],
-    pool: Engine,
-    announce: Callable[[Verification], None],
-    episode_timeout: float | None = None,
-) -> None:
-    """Play the held-out episodes of published policies, and announce the verdict of every row.
+    replay: Replay, pool: Engine, episode_timeout: float | None = None, rows: int = 1
+) -> Verification:
+    """Play the held-out episodes of published policies: the verdict on the row.
 
     Where a return differs, as it may on another processor, a test of pairs compares the returns of
     the episodes with the recorded ones, of all seeds together and of each, with p-values corrected
-    for the number of rows. A row with too few episodes for a significant difference counts as
+    for the number of ``rows``. A row with too few episodes for a significant difference counts as
     different, and so does one with an episode that is finite no more. A seed fails if no episode
     ends within ``episode_timeout`` seconds. UsageError if arrays do not fit their row.
     """
-    for each in replays:
-        announce(_verdict(each, len(replays), pool, episode_timeout))
-
-
-def _verdict(
-    replay: Replay, rows: int, pool: Engine, episode_timeout: float | None
-) -> Verification:
     cell = replay.cell
     reruns, problems, pairs = [], [], []
     for seed, arrays in replay.policies.items():
