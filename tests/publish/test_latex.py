@@ -50,29 +50,6 @@ def test_texts_by_hand(text: str, source: str) -> None:
     assert f"\n{source} & 1 " in as_latex(Sheet(["Algorithm", "n"], [[text, "1"]], []))
 
 
-def test_rules_bold_scores_and_intervals() -> None:
-    body = [["a", "1.0 *\n[0.0, 2.0]"], ["a", "0.5"], ["b", "0.5 ="], ["random", "0.1"]]
-    sheet = Sheet(["Algorithm", "E_1"], body, ["a note"], frozenset({(0, 1)}), separated=1)
-    text = as_latex(sheet)
-    lines = text.splitlines()
-    cell = r"\begin{tabular}[t]{@{}r@{}}\textbf{1.0 *}\\\scriptsize {[}0.0, 2.0]\end{tabular}"
-    assert [line for line in lines if line.startswith("% ")] == [
-        r"% \usepackage[T1]{fontenc}",
-        r"% \usepackage{booktabs}",
-    ]
-    assert r"\begin{tabular}{lr}" in lines
-    at = lines.index(rf"a & {cell} \\")
-    assert lines[at + 1 : at + 6] == [
-        r"a & 0.5 \\",
-        r"\addlinespace",
-        r"b & 0.5 = \\",
-        r"\midrule",
-        r"random & 0.1 \\",
-    ]
-    assert r"Algorithm & E\_1 \\" in lines
-    assert r"\noindent a note\par" in lines
-
-
 SHEET = Sheet(
     ["Environment", "Algorithm", "Score"],
     [["mine:Boat-v0", "snes", "1.5\n[1.0, 2.0]"], ["mine:Boat-v0", "snes_2", "0.5"]],
