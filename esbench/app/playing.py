@@ -74,13 +74,9 @@ def load_policy(
 def _row(name: str | Path, generation: int | None, which: Which, seed: int | None) -> Published:
     from esbench.results.policy_files import find_policy
 
-    _require_final(name, generation, which)
-    return find_policy(str(name), seed)
-
-
-def _require_final(name: str | Path, generation: int | None, which: Which) -> None:
     if generation is not None or which != "last":
         raise UsageError(f"{name}: a row has its final policies only; expected a trial's folder")
+    return find_policy(str(name), seed)
 
 
 def _require_no_seed(seed: int | None) -> None:

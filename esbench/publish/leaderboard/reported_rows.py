@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -53,16 +52,12 @@ def with_reported(
         if ours[place] not in ours[place + 1 :]:
             name = rows[place].cell.environment
             own = [row for row in left if row.task == ours[place]]
-            own.sort(key=partial(_is_other_version, name))  # its own version first
+            own.sort(key=lambda row: not row.is_of(name))  # its own version first
             left = [row for row in left if row.task != ours[place]]
             body += [_cells(row, sheet.header, tables) for row in own]
     body += [_cells(row, sheet.header, tables) for row in left]
     notes = [*sheet.notes, NOTE, *_version_notes(rows, reported), *_table_notes(tables)]
     return replace(sheet, body=body, notes=notes)
-
-
-def _is_other_version(environment: str, row: ReportedRow) -> bool:
-    return not row.is_of(environment)
 
 
 def _tables(rows: Sequence[ReportedRow]) -> list[ReportedTable]:

@@ -77,14 +77,9 @@ class Sheet:
 @final
 @dataclass(frozen=True)
 class Paper:
-    """How a table of LaTeX stands in a paper.
+    """How a table of LaTeX stands in a paper: the place of its notes, its caption and its label.
 
     With a caption or a label, a table that fits a page is a float.
-
-    Attributes:
-        notes: the place of its notes.
-        caption: its own caption.
-        label: for references.
     """
 
     notes: NotesPlace = "below"
@@ -199,6 +194,8 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
     A table that is longer than a page is a longtable. Any other is a tabular, which may stand in a
     float or a column.
     """
+    import pandas as pd
+
     paper = paper or Paper()
     lines = sum(max(text.count("\n") + 1 for text in cells) for cells in sheet.body)
     long = lines > PAGE_LINES
@@ -215,7 +212,7 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
             rule = r"\midrule" if len(body) - row == sheet.separated else r"\addlinespace"
             body[row][0] = f"{rule}\n{body[row][0]}"
     align = "".join("l" if name in TEXTS else "r" for name in sheet.header)
-    frame = _frame([latex(name) for name in sheet.header], body)
+    frame = pd.DataFrame(body, columns=[latex(name) for name in sheet.header], dtype=str)
     notes = [latex(note).replace("/", r"/\allowbreak{}") for note in sheet.notes]
     naming = _naming(paper, notes)
     table = frame.to_latex(index=False, escape=False, longtable=long, column_format=align)
@@ -255,12 +252,6 @@ def as_csv(rows: Sequence[Json] | pd.DataFrame) -> str:
 
     frame = pd.DataFrame(rows)
     return frame.map(csv).rename(columns=csv).to_csv(index=False)
-
-
-def _frame(header: Sequence[str], body: Sequence[Sequence[str]]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(list(body), columns=list(header), dtype=str)
 
 
 def _latex_cell(text: str, bold: bool) -> str:
