@@ -176,12 +176,7 @@ def _type_of(name: str, array: npt.NDArray[Any], entry: Entry) -> np.dtype[Any] 
 @final
 @dataclass(frozen=True)
 class Published:
-    """A seed of a row, as a name such as "HalfCheetah-v5/ars_short" tells it.
-
-    Attributes:
-        name: of the row and the seed, which no other one has.
-        arrays: of the seed.
-    """
+    """A seed of a row and its arrays, as a name such as "HalfCheetah-v5/ars_short" tells it."""
 
     entry: Entry
     seed: int

@@ -1,1 +1,1 @@
-"""The HTML report: ``charts`` makes the Plotly figures, ``page`` gathers the rest."""
+"""HTML pages in one file each: of a report, of a history and of a leaderboard."""
