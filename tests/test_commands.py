@@ -14,7 +14,6 @@ from command_line import Run
 from fake_trials import write_scores
 from PIL import Image
 
-import esbench
 import esbench as package
 from esbench import GenerationRecord, Stop, UsageError
 from esbench.publish.figures.write_figures import drawings
@@ -61,21 +60,19 @@ def scores(tmp_path: Path) -> Path:
 
 
 def test_a_grid_runs_as_on_the_command_line(tmp_path: Path, esbench: Run, callbacks: str) -> None:
-    from esbench import load_results, run
-
     seen: list[GenerationRecord] = []
 
     def stop(record: GenerationRecord) -> Stop | None:
         seen.append(record)
         return Stop("enough") if record.generation == 2 else None
 
-    found = run(GRID, out=tmp_path / "a", callback=stop, workers=0, quiet=True)
+    found = package.run(GRID, out=tmp_path / "a", callback=stop, workers=0, quiet=True)
     assert found["status"].tolist() == ["done"] * 4
     assert found["generations"].tolist() == [2] * 4
     assert found["algorithm"].unique().tolist() == ["openai_es sigma=0.1", "openai_es sigma=0.2"]
     assert [record.generation for record in seen] == [1, 2] * 4
     rest: dict[str, Any] = {"seeds": 1, "workers": 0, "quiet": True}
-    again = run(GRID, out=tmp_path / "a", track="tensorboard", **rest)
+    again = package.run(GRID, out=tmp_path / "a", track="tensorboard", **rest)
     assert len(list((tmp_path / "a" / "tensorboard").glob("*/*/seed-1/events.*"))) == 2
     assert again["trial"].tolist() == found["trial"][found["seed"] == 1].tolist()
     (tmp_path / "grid.toml").write_text(
@@ -89,7 +86,7 @@ def test_a_grid_runs_as_on_the_command_line(tmp_path: Path, esbench: Run, callba
     )
     options = ["--callback", f"{callbacks}:stop", "--at-once", "2", "--workers", "2", "--quiet"]
     assert esbench("run", "grid.toml", "--out", "b", *options)[0] == 0
-    here, there = load_results(tmp_path / "a"), load_results(tmp_path / "b")
+    here, there = (package.load_results(tmp_path / name) for name in "ab")
     assert here["digest"].tolist() == there["digest"].tolist()
 
 
@@ -105,7 +102,7 @@ def test_a_callback_that_is_no_function_is_refused(
 
 def test_trials_that_fail_are_rows_too(tmp_path: Path) -> None:
     out, algorithms = tmp_path / "a", {"openai_es": {"population_size": 8}}
-    frame = esbench.run({**GRID, "algorithms": algorithms}, out=out, trial_timeout=0.01, quiet=True)
+    frame = package.run({**GRID, "algorithms": algorithms}, out=out, trial_timeout=0.01, quiet=True)
     assert list(frame["status"]) == ["failed", "failed"]
     assert list(frame["seed"]) == [0, 1]
     assert frame["score"].isna().all()
@@ -113,7 +110,7 @@ def test_trials_that_fail_are_rows_too(tmp_path: Path) -> None:
 
 def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="package.file:function"):
-        esbench.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)
+        package.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)
     assert not (tmp_path / "a").exists()
 
 
@@ -133,24 +130,24 @@ def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
 )
 def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        esbench.run(**options, out=tmp_path / "a")
+        package.run(**options, out=tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda out: esbench.run(GRID, out=out, record="member"), "record = 'member'.*'members'"),
-        (lambda out: esbench.run(GRID, out=out, callback=5), "callback = 5"),
-        (lambda out: esbench.run(GRID, out=out, engine="rya"), "engine = 'rya'.*'ray'"),
+        (lambda out: package.run(GRID, out=out, record="member"), "record = 'member'.*'members'"),
+        (lambda out: package.run(GRID, out=out, callback=5), "callback = 5"),
+        (lambda out: package.run(GRID, out=out, engine="rya"), "engine = 'rya'.*'ray'"),
         (
-            lambda out: esbench.make_trainer("snes", env="CartPole-v1", out=out, engine="ray"),
+            lambda out: package.make_trainer("snes", env="CartPole-v1", out=out, engine="ray"),
             "engine = 'ray'.*RayEngine",
         ),
-        (lambda out: esbench.run(GRID, out=out, track="tensorbord"), "'tensorboard'"),
-        (lambda out: esbench.table(out, which="bst"), "which = 'bst'.*'best'"),
-        (lambda out: esbench.merge([], out=out), "no folder given"),
-        (lambda out: esbench.merge("missing", out=out), "'missing'"),
+        (lambda out: package.run(GRID, out=out, track="tensorbord"), "'tensorboard'"),
+        (lambda out: package.table(out, which="bst"), "which = 'bst'.*'best'"),
+        (lambda out: package.merge([], out=out), "no folder given"),
+        (lambda out: package.merge("missing", out=out), "'missing'"),
     ],
 )
 def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str) -> None:
@@ -160,10 +157,8 @@ def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str
 
 
 def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:
-    from esbench import table
-
     expected = pd.read_csv(io.StringIO(esbench("table", str(scores), "--format", "csv")[1]))
-    frame = table(scores)
+    frame = package.table(scores)
     for column in frame.columns:
         texts = frame[column].dtype == object
         values = expected[column].fillna("") if texts else expected[column]
@@ -175,10 +170,8 @@ def test_a_table_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> N
 
 
 def test_a_comparison_has_the_numbers_of_the_command(scores: Path, esbench: Run) -> None:
-    from esbench import compare
-
     printed = esbench("compare", "snes", "cem", "--in", str(scores), "--format", "json")[1]
-    frame, content = compare("snes", "cem", folder=scores), json.loads(printed)
+    frame, content = package.compare("snes", "cem", folder=scores), json.loads(printed)
     assert frame.attrs["outcome"] == content["outcome"]
     for row, pair in zip(frame.to_dict("records"), content["pairs"], strict=True):
         item = pair["comparison"]
@@ -192,7 +185,7 @@ def test_a_comparison_has_the_numbers_of_the_command(scores: Path, esbench: Run)
 
 def test_a_plot_is_one_figure_that_pyplot_does_not_know(scores: Path) -> None:
     before = plt.get_fignums()
-    figure: Any = esbench.plot(scores, algorithms=["snes", "cem"])
+    figure: Any = package.plot(scores, algorithms=["snes", "cem"])
     assert plt.get_fignums() == before
     parts = drawings(scores, ["snes", "cem"])
     assert set(parts) >= {"Acrobot-v1", "CartPole-v1", "ecdf", "profile"}

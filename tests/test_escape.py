@@ -170,11 +170,10 @@ def test_a_value_that_is_no_text_or_is_markup_already_stays_in_a_template() -> N
     assert html(Markup("<b>\x1b")) == "<b>\x1b"
 
 
-@pytest.mark.parametrize("length", [10**5])
 @pytest.mark.parametrize("text", ["x", ":", "@", "`", "[", "#1", "a:", "-", "|"])
-def test_long_texts_take_time_in_proportion(text: str, length: int) -> None:
+def test_long_texts_take_time_in_proportion(text: str) -> None:
     for escape, _, _ in FORMATS.values():
-        assert escape(length * text)
+        assert escape(10**5 * text)
 
 
 # Commands whose input has such texts wherever a file can have them.

@@ -20,7 +20,7 @@ from esbench.publish.leaderboard.films import (
     films_of,
     read_films,
 )
-from esbench.results.entries import Entry, read_entry
+from esbench.results.entries import read_entry
 from esbench.results.policy_files import find_episode, find_policies, policies_folder
 from esbench.results.statistics.estimates import Pick
 from esbench.video.render_trial import FilmLimits
@@ -39,10 +39,6 @@ def board(tmp_path: Path) -> Path:
     return folder
 
 
-def entry_of(film: Film, board: Path) -> Entry:
-    return read_entry(board / film.row)
-
-
 def test_a_film_is_of_the_best_row_and_is_made_once(
     board: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +49,7 @@ def test_a_film_is_of_the_best_row_and_is_made_once(
     assert made == read_films(board)
     assert [film.file_name for film in made] == ["CartPole-v1-worst.webp", "CartPole-v1.webp"]
     assert {film.row for film in made} == {f"{ROWS[1]}.json"}
-    entry = entry_of(made[0], board)
+    entry = read_entry(board / made[0].row)
     assert [film.pick for film in films_of(entry, made)] == ["median", "worst"]
     for film in made:
         returns = find_policies("CartPole-v1", board)[1][film.seed]["returns"]
@@ -68,7 +64,7 @@ def test_a_film_is_of_the_best_row_and_is_made_once(
     assert films.make_films(board) == made
     other = entry.model_copy(update={"policies": "0" * 64})
     assert films_of(other, made) == []
-    with pytest.raises(UsageError, match=r"Pendulum.*expected one of|Pendulum"):
+    with pytest.raises(UsageError, match="Pendulum"):
         films.make_films(board, ["Pendulum-v1"])
 
 
@@ -141,7 +137,7 @@ def test_a_wrong_file_of_a_film_is_refused(board: Path, name: str, content: byte
 
 @pytest.mark.parametrize("film", read_films(LEADERBOARD), ids=lambda film: film.file_name)
 def test_a_published_film_is_of_its_row_short_and_small(film: Film) -> None:
-    assert film.is_of(entry_of(film, LEADERBOARD))
+    assert film.is_of(read_entry(LEADERBOARD / film.row))
     returns = find_policies(film.name, LEADERBOARD)[1][film.seed]["returns"]
     assert film.total == returns[film.episode]
     content = film_content(film, LEADERBOARD)

@@ -207,10 +207,6 @@ def test_selected_scores_stand_beside_the_scores_of_the_last_policies(tmp_path: 
         score_table(tmp_path, selected=True)
 
 
-def _replace(key: str, value: Any, content: dict[str, Any]) -> None:
-    content[key] = value
-
-
 @pytest.mark.usefixtures("freeze")
 def test_the_tail_is_the_mean_over_all_seeds_of_the_worst_tenth_of_the_episodes(
     tmp_path: Path,
@@ -218,7 +214,7 @@ def test_the_tail_is_the_mean_over_all_seeds_of_the_worst_tenth_of_the_episodes(
     episodes = np.random.default_rng(0).permuted(np.arange(80.0).reshape(4, 20), axis=1)
     episodes[0] -= 100.0
     for trial, returns in zip(write_scores(tmp_path, [50.0] * 4), episodes, strict=True):
-        edit(trial.folder.path, "result.json", partial(_replace, "returns", list(returns)))
+        edit(trial.folder.path, "result.json", partial(dict.update, returns=list(returns)))
     rows = score_table(tmp_path)
     worst = [np.sort(returns)[:2].mean() for returns in episodes]  # -99.5, 20.5, 40.5, 60.5
     assert rows[0].tail == np.mean(worst) == 5.5
