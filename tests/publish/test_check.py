@@ -23,6 +23,7 @@ from esbench.results.statistics.judgment import GateRules, Verdict
 from esbench.store.origin import CODE
 
 WORSE = [score - 100 for score in GOOD]
+NEAR = [490.0 + score / 50 for score in GOOD]
 BELOW_RANDOM = [9.0 + seed / 10 for seed in range(8)]
 RULES = GateRules()
 CELL = "CartPole-v1/openai_es"
@@ -51,13 +52,7 @@ def same(tmp_path: Path, base: Path) -> Path:
 @pytest.mark.parametrize(
     ("before", "scores", "verdict", "code", "words"),
     [
-        (
-            GOOD,
-            [490.0 + score / 50 for score in GOOD],
-            Verdict.NO_WORSE,
-            0,
-            "a drop of 5%, the margin",
-        ),
+        (GOOD, NEAR, Verdict.NO_WORSE, 0, "a drop of 5%, the margin"),
         (GOOD, [score - 23 for score in GOOD], Verdict.INCONCLUSIVE, 4, "too near the margin"),
         (GOOD, [score + 100 for score in GOOD], Verdict.IMPROVEMENT, 0, "20.9% of the range high"),
         (GOOD, WIDE, Verdict.INCONCLUSIVE, 4, r"about \d+ seeds"),
@@ -105,7 +100,7 @@ HARDWARE: dict[str, Any] = {
     "instructions": "avx avx512f fma",
     "platform": "Linux-5-with-glibc2.36",
 }
-FIXED = {**HARDWARE, "arithmetic": {"processor": "x86-64-v3", "libm": "a", "BLAS": "b"}}
+FIXED = {"processor": "x86-64-v3", "libm": "a", "BLAS": "b"}  # the variants of libraries
 KNOWN = {"versions": {"numpy": "2.0", "torch": "2.0", "jax": "1"}, "hardware": HARDWARE}
 Change = Callable[[Path], object]
 
@@ -117,6 +112,10 @@ def digest(seed: int, generation: int) -> Change:
 
 def known(**changes: Any) -> Change:
     return lambda root: edit(root, "trial.json", lambda c: c.update(KNOWN | changes))
+
+
+def on(**hardware: Any) -> Change:
+    return known(hardware={**HARDWARE, **hardware})
 
 
 def code(**versions: str) -> Change:
@@ -160,35 +159,25 @@ DIGESTS: dict[str, tuple[Change | None, Change | None, DigestResult, str]] = {
     ),
     "same of other own code": (code(mine="sha256:1"), code(mine="sha256:2"), SAME, ""),
     "version": (known(), known(versions={"numpy": "1.0"}), UNKNOWN, "numpy 2.0 then, 1.0 now"),
-    "processor": (known(), known(hardware={**HARDWARE, "cpu": "B"}), UNKNOWN, "Test CPU .*B now"),
-    "instructions": (
-        known(),
-        known(hardware={**HARDWARE, "instructions": "avx avx2 fma"}),
-        UNKNOWN,
-        "avx2 avx512f",
-    ),
+    "processor": (known(), on(cpu="B"), UNKNOWN, "Test CPU .*B now"),
+    "instructions": (known(), on(instructions="avx avx2 fma"), UNKNOWN, "avx2 avx512f"),
     "another processor of the baseline": (
-        known(hardware=FIXED),
-        known(hardware={**FIXED, "cpu": "B", "instructions": "avx"}),
+        on(arithmetic=FIXED),
+        on(arithmetic=FIXED, cpu="B", instructions="avx"),
         SAME,
         "",
     ),
     "libm": (
-        known(hardware=FIXED),
-        known(hardware={**FIXED, "arithmetic": {**FIXED["arithmetic"], "libm": "d"}}),
+        on(arithmetic=FIXED),
+        on(arithmetic={**FIXED, "libm": "d"}),
         UNKNOWN,
         "^libm a then, d now$",
     ),
-    "before the baseline": (known(), known(hardware=FIXED), UNKNOWN, "CPU then, x86-64-v3 now"),
+    "before the baseline": (known(), on(arithmetic=FIXED), UNKNOWN, "CPU then, x86-64-v3 now"),
     "resumed": (known(), known(**MIXED), UNKNOWN, "seed 0 .* numpy 2.0 and 3.0"),
     "resumed elsewhere": (known(), known(**MOVED), UNKNOWN, "seed 0 .* Other now"),
     "resumed by other code": (known(), known(**RECODED), UNKNOWN, "seed 0 .* 1 and sha256:2"),
-    "C library": (
-        known(),
-        known(hardware={**HARDWARE, "platform": "Linux-6-with-glibc2.40"}),
-        UNKNOWN,
-        "2.36 .*2.40",
-    ),
+    "C library": (known(), on(platform="Linux-6-with-glibc2.40"), UNKNOWN, "2.36 .*2.40"),
     "baseline of mixed versions": (known(**MIXED), known(), UNKNOWN, "seed 0 has no digests"),
     "packages without effect": (
         known(versions={"esbench": "1", CODE: "sha256:1", "jax": "1"}),

@@ -29,29 +29,18 @@ def write_folder(root: Path) -> None:
     """Trials with most of what a table can say."""
     for name in ("Acrobot-v1", "CartPole-v1"):
         write_runs(root, [[20.0, 60.0 + seed] * 5 for seed in range(5)], 90.0, environments=[name])
-        for algorithm, scores in {
-            "pgpe": [70.0, 71.0, math.nan, 72.0],
-            "ars": [1.0, 2.0, 3.0],
-        }.items():
+        for algorithm, scores in (("pgpe", [70.0, 71.0, math.nan, 72.0]), ("ars", [1.0, 2.0, 3.0])):
             write_scores(root, scores, environments=[name], algorithms={algorithm: {}})
     write_scores(root, [5.0, 6.0, 7.0], environments=["Pendulum-v1"])
     for trial in make_trials(root, algorithms={"snes": {"sigma": [0.1, 0.2]}}):
         write_trial(trial, make_records([15.0, 30.0]), 30.0)
-    write_scores(
-        root,
-        [8.0] * 2,
-        environments=["Pendulum-v1"],
-        algorithms={"cem": {}},
-        policy={"hidden": [4]},
-    )
+    small = {"algorithms": {"cem": {}}, "policy": {"hidden": [4]}}
+    write_scores(root, [8.0] * 2, environments=["Pendulum-v1"], **small)
     write_scores(root, [8.0] * 3, algorithms={"xnes": {}}, budget={"env_steps": 2000})
     for trial in make_trials(root, seeds=[9]):
         write_trial(trial, make_records([1.0]), error="Traceback")
-    edit(
-        root / "CartPole-v1/openai_es",
-        "result.json",
-        lambda content: content.update(returns=[float(n) for n in range(20)]),
-    )
+    returns = [float(n) for n in range(20)]
+    edit(root / "CartPole-v1/openai_es", "result.json", lambda c: c.update(returns=returns))
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -291,16 +291,12 @@ def test_nothing_is_written_if_one_figure_has_no_room(tmp_path: Path) -> None:
 def test_styles_do_not_depend_on_the_chosen_algorithms(tmp_path: Path) -> None:
     write_learning(tmp_path, algorithms={name: {"algorithm": "snes"} for name in "abcd"})
 
-    def styles(*names: str) -> dict[str, tuple[str, str, str]]:
+    def styles(*names: str) -> dict[Any, Any]:
         axes = drawings(tmp_path, names)["CartPole-v1"].make().axes[0]
+        lines = [line for line in axes.lines if str(line.get_label()) in "abcd"]
         return {
-            str(line.get_label()): (
-                str(line.get_color()),
-                str(line.get_linestyle()),
-                str(line.get_marker()),
-            )
-            for line in axes.lines
-            if str(line.get_label()) in "abcd"
+            each.get_label(): (each.get_color(), each.get_linestyle(), each.get_marker())
+            for each in lines
         }
 
     everything = styles()

@@ -73,10 +73,8 @@ def test_the_command(esbench: Run, swept: Path) -> None:
 def test_a_curve_per_algorithm_through_the_iqms_with_their_intervals(swept: Path) -> None:
     found = sweep_charts(read_folder(swept))
     rate, shaping = found["learning_rate"], found["shaping"]
-    assert [curve.name for curve in rate.curves] == [
-        "openai_es shaping=nes",
-        "openai_es shaping=raw",
-    ]
+    names = [curve.name for curve in rate.curves]
+    assert names == ["openai_es shaping=nes", "openai_es shaping=raw"]
     for curve in rate.curves:
         np.testing.assert_array_equal(curve.x, RATES)
         np.testing.assert_allclose(curve.y, [score(value, 1) for value in RATES])
