@@ -11,12 +11,7 @@ from command_line import Run, files
 
 import esbench as es
 from esbench.algorithms.base import Algorithm
-from esbench.core.errors import (
-    LONGEST_LINE,
-    UsageError,
-    shortened,
-    suggestion,
-)
+from esbench.core.errors import LONGEST_LINE, UsageError, shortened, suggestion
 from esbench.engine.worker_pool import WorkerPool
 
 GRID = ["--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--out", "new"]

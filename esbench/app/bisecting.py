@@ -217,11 +217,7 @@ def _test(
 
 
 def _plan(
-    chosen: Range,
-    grid: str | Path | None,
-    workers: int | None,
-    known: int,
-    show: Display,
+    chosen: Range, grid: str | Path | None, workers: int | None, known: int, show: Display
 ) -> list[str]:
     """The cost in sentences: commits, steps, trials and time."""
     from esbench.app.training import plan

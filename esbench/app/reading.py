@@ -168,10 +168,7 @@ def plot(
 
 
 def drawn(
-    algorithms: Texts,
-    size: str | tuple[float, float] | None,
-    panels: Texts,
-    figures: Texts,
+    algorithms: Texts, size: str | tuple[float, float] | None, panels: Texts, figures: Texts
 ) -> tuple[list[str], tuple[float, float] | None, Sequence[Panel], list[str]]:
     """The algorithms, the size, the panels and the figures that the arguments of ``plot`` mean."""
     from esbench.publish.figures.drawing import parse_size

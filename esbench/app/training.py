@@ -216,10 +216,7 @@ class Plan:
 
 @public(RunOptions)
 def plan(
-    grid: GridLike = None,
-    *,
-    display: Display | None = None,
-    **options: Unpack[RunOptions],
+    grid: GridLike = None, *, display: Display | None = None, **options: Unpack[RunOptions]
 ) -> Plan:
     """Estimate the cost of a grid: trials, steps and time, from a measured speed.
 

@@ -69,16 +69,8 @@ METAVARS: Final = {
     "size": "WIDTHxHEIGHT",
     "title": "TEXT",
 }
-TEXTS: Final = {
-    "grid",
-    "good",
-    "bad",
-    "first",
-    "second",
-    "algorithms",
-    "panels",
-    "device",
-}  # one text each
+# Arguments that are one text each.
+TEXTS: Final = {"grid", "good", "bad", "first", "second", "algorithms", "panels", "device"}
 
 
 @final
@@ -220,10 +212,7 @@ def _option(
     if default is None or default == ():
         kind, default = kind | None, None
     return inspect.Parameter(
-        parameter.name,
-        parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, about],
+        parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about]
     )
 
 

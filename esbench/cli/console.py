@@ -96,9 +96,7 @@ class TerminalProgress(GridProgress):
         super().__init__(trials, quiet, warns, is_live=console.is_terminal and not quiet)
         self.console = console
         self._live = Live(
-            console=console,
-            transient=True,
-            get_renderable=lambda: Group(*self.lines()),
+            console=console, transient=True, get_renderable=lambda: Group(*self.lines())
         )
 
     def __enter__(self) -> Self:

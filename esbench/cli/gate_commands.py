@@ -8,13 +8,7 @@ import typer
 
 from esbench.app import bisecting, gating, importing, reading
 from esbench.app.display import complain
-from esbench.cli.app import (
-    EXIT_FAILED,
-    Options,
-    command,
-    resumable,
-    write,
-)
+from esbench.cli.app import EXIT_FAILED, Options, command, resumable, write
 from esbench.core.errors import EsbenchError, TrainingError, UsageError
 
 GATE: Final = "Gate"

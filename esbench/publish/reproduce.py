@@ -35,13 +35,7 @@ from esbench.publish.verification import (
     fewest_runs,
 )
 from esbench.results.cell import Cell
-from esbench.results.entries import (
-    PLAYED,
-    TRAINED,
-    Entry,
-    EntryRun,
-    run_summary,
-)
+from esbench.results.entries import PLAYED, TRAINED, Entry, EntryRun, run_summary
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.store.generation_record import GenerationRecord

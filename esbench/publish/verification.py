@@ -16,12 +16,7 @@ from statistics import fmean
 from typing import Final, Literal, final
 
 from esbench.core.units import NONE, counted, p_is
-from esbench.results.statistics.significance import (
-    LEVEL,
-    PERMUTATIONS,
-    holm,
-    p_different,
-)
+from esbench.results.statistics.significance import LEVEL, PERMUTATIONS, holm, p_different
 
 MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation

@@ -161,10 +161,7 @@ def test_bash_completes_without_importing_the_command_line(
         ]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     keep_names(names)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
         ["bash", "--norc", "-c", "\n".join(lines)],
         capture_output=True, text=True, env=environment, check=True,

@@ -21,10 +21,7 @@ class Screen:
     ) -> None:
         self.now = 0.0
         self.console = Console(
-            file=io.StringIO(),
-            width=width,
-            force_terminal=terminal,
-            color_system=None,
+            file=io.StringIO(), width=width, force_terminal=terminal, color_system=None
         )
         self.display = TerminalProgress(self.console, 3, quiet, warns)
         self.display.now = lambda: self.now

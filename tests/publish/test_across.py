@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from fake_trials import write_one, write_runs, write_scores
 
-from esbench.publish.figures.across import (
-    performance_profile,
-    target_ecdf,
-)
+from esbench.publish.figures.across import performance_profile, target_ecdf
 from esbench.publish.figures.chart import Chart, Curve, chart_drawing
 from esbench.publish.figures.style import cell_styles
 from esbench.results.sources import read_folder

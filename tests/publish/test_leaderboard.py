@@ -259,10 +259,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         in_all(changed("trial.json", lambda c: c["spec"].update(init_from=START))),
         "elsewhere",
     ),
-    "more than the budget": (
-        in_all(respecified(budget={"env_steps": 400})),
-        "goes on after",
-    ),
+    "more than the budget": (in_all(respecified(budget={"env_steps": 400})), "goes on after"),
     "less than the budget": (in_all(respecified(budget={"env_steps": 9000})), "ends after .* 9000"),
     "a stop": (changed("result.json", stopped="good enough"), "callback"),
     "a tuning seed": (respecified(seed=1_000_000), "for tuning"),
@@ -554,9 +551,7 @@ def test_every_format_has_every_cell(esbench: Run, published: list[Entry], tmp_p
 # The published files
 
 
-def test_published_commands_train_the_published_seeds_and_settings(
-    published: list[Entry],
-) -> None:
+def test_published_commands_train_the_published_seeds_and_settings(published: list[Entry]) -> None:
     commands: Any = get_command(app)
 
     @cache

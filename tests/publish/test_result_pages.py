@@ -62,9 +62,7 @@ def test_suites_are_the_named_grids_that_say_so() -> None:
         read_suite("mujoko", [])
 
 
-def test_every_cell_of_the_grid_has_its_entry_and_the_origin_of_its_settings(
-    suite: Suite,
-) -> None:
+def test_every_cell_of_the_grid_has_its_entry_and_the_origin_of_its_settings(suite: Suite) -> None:
     assert suite.environments == ["HalfCheetah-v5", "Hopper-v5"]
     assert len(suite.cells) == 12
     origins = {}

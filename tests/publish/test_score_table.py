@@ -19,13 +19,7 @@ from esbench.core.errors import UsageError
 from esbench.grids.environment_files import RandomScore
 from esbench.publish.tables.comparison_table import compare_sides
 from esbench.publish.tables.render_table import Sheet, as_csv, as_latex, export, records
-from esbench.publish.tables.score_table import (
-    COLUMNS,
-    score_frame,
-    score_table,
-    sheet,
-    wide_sheet,
-)
+from esbench.publish.tables.score_table import COLUMNS, score_frame, score_table, sheet, wide_sheet
 from esbench.results.cell import Cell
 from esbench.results.sources import read_folder
 from esbench.store.trial_folder import keep_selected_score

@@ -15,12 +15,7 @@ import numpy as np
 
 from esbench.core.errors import UsageError, shown
 from esbench.grids.environment_files import environment_names
-from esbench.results.reported_scores import (
-    MOST_SCORE,
-    ReportedScore,
-    checked_name,
-    task_of,
-)
+from esbench.results.reported_scores import MOST_SCORE, ReportedScore, checked_name, task_of
 
 TableLayout: TypeAlias = Literal["rl-zoo", "slm-lab", "csv"]
 Cells: TypeAlias = Mapping[str, str]

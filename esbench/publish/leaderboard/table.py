@@ -21,13 +21,7 @@ from esbench.grids.environment_files import (
     load_environment,
 )
 from esbench.grids.trial_spec import DEFAULT_LABEL
-from esbench.publish.tables.render_table import (
-    INTERVAL,
-    Column,
-    Sheet,
-    interval_text,
-    make_sheet,
-)
+from esbench.publish.tables.render_table import INTERVAL, Column, Sheet, interval_text, make_sheet
 from esbench.publish.tables.table_notes import (
     ONE_EPISODE,
     TUNED_NOTE,

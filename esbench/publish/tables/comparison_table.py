@@ -33,12 +33,7 @@ from esbench.publish.tables.table_notes import (
     marked,
     seeds_notes,
 )
-from esbench.results.cell import (
-    Cell,
-    cells_named,
-    require_comparable,
-    seed_scores,
-)
+from esbench.results.cell import Cell, cells_named, require_comparable, seed_scores
 from esbench.results.overspending import excess_text
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import EpisodeStatistic

@@ -55,10 +55,7 @@ _FRAME: Final = (
 
 
 def score_table(
-    root: Path,
-    by: str | None = None,
-    selected: bool = False,
-    statistic: EpisodeStatistic = "mean",
+    root: Path, by: str | None = None, selected: bool = False, statistic: EpisodeStatistic = "mean"
 ) -> list[Cell]:
     """The ranked cells below ``root``, sorted by environment, the best score first.
 
