@@ -18,14 +18,7 @@ from esbench.core.units import NONE, counted, format_number, format_steps
 from esbench.publish.figures.chart import Chart, Curve
 from esbench.publish.figures.history_figure import COLORS
 from esbench.publish.figures.style import BLACK, BLUE, GRAY, GREEN, Style
-from esbench.publish.history import (
-    NOTES,
-    CellHistory,
-    PastCheck,
-    by_processor,
-    sheet,
-    signed,
-)
+from esbench.publish.history import NOTES, CellHistory, PastCheck, by_processor, sheet, signed
 from esbench.publish.html.plotly_chart import make_chart
 from esbench.publish.html.report import template
 from esbench.publish.tables.render_table import TEXTS
@@ -57,21 +50,15 @@ def render_history(found: Sequence[CellHistory], address: str = "") -> str:
     from plotly.offline import get_plotlyjs
 
     cells = [_cell(cell, f"cell-{number}") for number, cell in enumerate(found, 1)]
-    newest = max(made["latest"].date for made in cells)
+    changes = [
+        each for cell, made in zip(found, cells, strict=True) for each in _changes(cell, made)
+    ]
     return template("history.html").render(
         title=_title(address),
         facts=_facts(found),
         cells=cells,
-        newest=newest,
-        changes=sorted(
-            (
-                each
-                for cell, made in zip(found, cells, strict=True)
-                for each in _changes(cell, made)
-            ),
-            key=lambda change: change["at"].date,
-            reverse=True,
-        ),
+        newest=max(made["latest"].date for made in cells),
+        changes=sorted(changes, key=lambda change: change["at"].date, reverse=True),
         notes=NOTES,
         commit_address=address,
         compare_address=_compare_address(address),
@@ -158,9 +145,8 @@ def _score_chart(cell: CellHistory, key: str) -> Json:
     groups: dict[str, list[int]] = {}
     for place, check in enumerate(cell.checks):
         if check.scores.size:
-            groups.setdefault(check.verdict if check.verdict in COLORS else "score", []).append(
-                place
-            )
+            name = check.verdict if check.verdict in COLORS else "score"
+            groups.setdefault(name, []).append(place)
     points = [
         _curve(cell, key, name, Style(COLORS.get(name, BLUE), "-", "o"), own, "score")
         for name, own in groups.items()
