@@ -53,7 +53,8 @@ def trained(trained_once: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def board_once(trained_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("board")
+    """A leaderboard of that cell, with its policies beside it."""
+    folder = tmp_path_factory.mktemp("submitted") / "board"
     submit(trained_once, folder)
     return folder
 

@@ -38,17 +38,10 @@ from esbench.results.statistics.significance import LEVEL
 WALK = "doubles:Walk-v0"
 
 
-@pytest.fixture(scope="module")
-def submitted(trained_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("submitted")
-    submit(trained_once, folder / "board")
-    return folder
-
-
 @pytest.fixture
-def board(submitted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def board(board_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The leaderboard of a cell, with its policies, where rows are looked up."""
-    board = Path(shutil.copytree(submitted, tmp_path / "results") / "board")
+    board = Path(shutil.copytree(board_once.parent, tmp_path / "results") / "board")
     monkeypatch.setattr(policies_of_rows, "PLACES", [board])
     return board
 
