@@ -90,7 +90,7 @@ def test_a_trainer_shows_its_progress_and_says_what_it_trains(
         assert trainer._pool.progress is None
 
 
-def test_without_a_notebook_nothing_is_drawn(drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_notebook_nothing_is_drawn(drawn: Drawn) -> None:
     vars(sys.modules["IPython"])["get_ipython"] = lambda: None
     options = {"workers": 0, "budget": {"generations": 1}, "policy": {"template": "linear"}}
     with esbench.make_trainer("snes", env="CartPole-v1", **options) as trainer:

@@ -478,9 +478,7 @@ def test_the_steps_and_episodes_to_be_played_are_announced(
     assert out.startswith(f"{format_steps(steps)} steps of training and 48 held-out episodes: ")
 
 
-def test_training_ends_at_twice_the_recorded_steps(
-    board: Path, pool: WorkerPool, rewrite: Rewrite
-) -> None:
+def test_training_ends_at_twice_the_recorded_steps(pool: WorkerPool, rewrite: Rewrite) -> None:
     """A target that is never reached was said to be."""
     reached = "the center's return reached 1e+06 (mean 1)"
 

@@ -10,7 +10,7 @@ from fake_trials import GOOD, WIDE, edit, make_records, write_scores, write_tria
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
 from esbench.publish.gate.check import CheckReport, check_until_conclusive
-from esbench.results.baselines import Baseline, freeze
+from esbench.results.baselines import freeze
 from esbench.results.statistics.judgment import GateRules, Verdict
 
 Check = Callable[..., CheckReport]
@@ -31,13 +31,11 @@ class Training:
 
 
 @pytest.fixture
-def baseline(tmp_path: Path) -> Baseline:
+def check(tmp_path: Path) -> Check:
+    """A function that checks the trials of a folder with a baseline of sixteen seeds."""
     write_scores(tmp_path / "base", [*GOOD, *GOOD])
-    return freeze(tmp_path / "base", "")
+    baseline = freeze(tmp_path / "base", "")
 
-
-@pytest.fixture
-def check(tmp_path: Path, baseline: Baseline) -> Check:
     def checked(training: Training, max_seeds: int = 32, **rules: float) -> CheckReport:
         return check_until_conclusive(
             tmp_path / "out", baseline, GateRules(**rules), max_seeds, training
@@ -148,12 +146,10 @@ def test_nothing_is_added_to_trials_of_other_code(
 
 def test_only_cells_without_a_verdict_are_trained(tmp_path: Path) -> None:
     names = ["CartPole-v1", "Acrobot-v1"]
-    for root in ("base", "out"):
-        write_scores(tmp_path / root, GOOD, environments=names[:1])
+    for root, scores in (("base", GOOD), ("wide", WIDE)):
+        write_scores(tmp_path / root, scores, environments=names[:1])
         write_scores(tmp_path / root, [-90.0 - i for i in range(8)], environments=names[1:])
     baseline = freeze(tmp_path / "base", "")
-    write_scores(tmp_path / "wide", WIDE, environments=names[:1])
-    write_scores(tmp_path / "wide", [-90.0 - i for i in range(8)], environments=names[1:])
     training = Training([490.0] * 24)
     report = check_until_conclusive(tmp_path / "wide", baseline, GateRules(), 16, training)
     assert training.looks == [(16, list(range(8, 16)))]  # of one cell
