@@ -177,9 +177,8 @@ def reproduce(
     complete = []
     for cell, found in apart:
         if cell.entry and not found.contradiction and not found.problem:
-            more, problem = _more_seeds(
-                cell, len(found.reruns), tests, pool, watch, episode_timeout
-            )
+            seeds = _more_seeds(cell, len(found.reruns), tests)
+            more, problem = _trained_again(cell, seeds, pool, watch, episode_timeout)
             found = replace(found, reruns=(*found.reruns, *more), problem=problem)
         complete.append(found)
     for found in decide(complete):
@@ -213,21 +212,13 @@ def _verification(cell: RecordedCell, reruns: Sequence[Rerun], problem: str) -> 
     )
 
 
-def _more_seeds(
-    cell: RecordedCell,
-    done: int,
-    tests: int,
-    pool: Engine,
-    watch: Watch,
-    episode_timeout: float | None,
-) -> tuple[list[Rerun], str]:
+def _more_seeds(cell: RecordedCell, done: int, tests: int) -> list[int]:
     """Further recorded seeds, then new ones, until a test can find a difference."""
     seeds = cell.cell.seeds
     others = [seed for seed in seeds if seed not in cell.chosen][: max(0, MIN_TESTED_RUNS - done)]
     missing = fewest_runs(len(seeds), tests) - done - len(others)
     first = max(seeds) + 1
-    seeds_left = [*others, *range(first, first + missing)]
-    return _trained_again(cell, seeds_left, pool, watch, episode_timeout)
+    return [*others, *range(first, first + missing)]
 
 
 def _trained_again(
