@@ -140,7 +140,7 @@ def test_rows_are_paired_by_their_name_and_then_by_equal_settings(tmp_path: Path
     assert names == [(name, name), ("snes", "snes")]
     (note,) = [note for note in sides.notes if note.startswith("Not compared")]
     assert (note.count("ars #"), name in note) == (2, False)
-    assert note.endswith(": pgpe on CartPole-v1, cem on CartPole-v1.") or "pgpe" in note
+    assert {"pgpe on CartPole-v1", "cem on CartPole-v1"} < {*note.rstrip(".").split(", ")}
 
 
 def test_unequal_and_unfinished_seeds_are_named(tmp_path: Path) -> None:
