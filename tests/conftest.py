@@ -37,7 +37,6 @@ LONGEST = (
     "test_worker_pool.py",
     "test_report_in_browser.py",
     "test_trial_scheduler.py",
-    "test_throughput.py",
     "test_cli.py",
     "test_types.py",
     "test_atari_games.py",

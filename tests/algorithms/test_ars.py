@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from searches import START, P
 from searches import quadratic as fitness
 
@@ -71,6 +70,3 @@ def test_the_earlier_of_tied_pairs_is_kept(num_best, kept):
     algorithm.tell(algorithm.ask(), pairs.ravel())
     expected = paper_step(START, deltas, *pairs[kept].T, b=num_best, alpha=0.02)
     np.testing.assert_allclose(algorithm.center, expected, rtol=1e-12)
-
-
-integers = st.lists(st.integers(-1000, 1000), min_size=16, max_size=16)
