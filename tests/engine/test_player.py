@@ -295,15 +295,6 @@ def test_who_shares_episode_seeds(make_spec: Spec, mode: str, groups: list[list[
         assert job.environment_seed(task) != later.environment_seed(task)
 
 
-def test_held_out_seeds_are_disjoint_from_training(make_spec: Spec) -> None:
-    spec = make_spec()
-    player = player_of(spec, 1)
-    training = make_job(player, size=64)
-    held_out = replace(training, purpose=Purpose.EVALUATION_EPISODE, population=None, generation=0)
-    seen = {training.environment_seed(task) for task in member_tasks(range(64), 4)}
-    assert not seen & {held_out.environment_seed(Task(CENTER, e)) for e in range(256)}
-
-
 def test_every_episode_has_action_noise_of_its_own_stream(make_spec: Spec) -> None:
     """The action is the point where a function is evaluated, and the last observation."""
     spec = make_spec("esbench/Sphere-v0", policy={"template": "vector"})

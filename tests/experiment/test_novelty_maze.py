@@ -10,7 +10,7 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 
 MAZE = "maze:DeceptiveMaze-v0"
-COMMON = {
+COMMON: dict[str, Any] = {
     "population_size": 64,
     "sigma": 0.3,
     "optimizer": "sgd",
@@ -26,15 +26,16 @@ OWN: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(pool: WorkerPool, algorithm: str, seed: int = 0, **changes: Any) -> SearchTrainer:
+def trained(pool: WorkerPool, algorithm: str, seed: int, **budget: Any) -> SearchTrainer:
     trainer = esbench.make_trainer(
         algorithm,
         env=MAZE,
         seed=seed,
-        policy={"template": "linear", **changes.pop("policy", {})},
-        environment={"behavior": "final_position", **changes.pop("environment", {})},
-        budget={"env_steps": 100_000, **changes.pop("budget", {})},
-        **{**COMMON, **OWN[algorithm], **changes},
+        policy="linear",
+        environment={"behavior": "final_position"},
+        budget={"env_steps": 100_000, **budget},
+        **COMMON,
+        **OWN[algorithm],
     )
     return train(trainer.spec, pool)  # in workers that the tests share
 
@@ -46,8 +47,7 @@ def centers(trainer: SearchTrainer) -> list[float]:
 @pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize("algorithm", ["ns_es", "nsr_es", "nsra_es"])
 def test_novelty_reaches_the_goal(wide_pool: WorkerPool, algorithm: str, seed: int) -> None:
-    budget = {"target_return": -REACHED, "target_window": 1}
-    trainer = trained(wide_pool, algorithm, seed, budget=budget)
+    trainer = trained(wide_pool, algorithm, seed, target_return=-REACHED, target_window=1)
     assert trainer.stopped is not None
     assert centers(trainer)[-1] > -REACHED
     assert trainer.progress.env_steps < 100_000
@@ -57,23 +57,6 @@ def test_returns_alone_stay_in_the_trap(wide_pool: WorkerPool) -> None:
     returns = centers(trained(wide_pool, "openai_es", seed=3))
     assert np.mean(returns[-20:]) > -TRAPPED - 0.1  # at the wall ...
     assert max(returns) <= -TRAPPED  # ... and never behind it
-
-
-SHORT: dict[str, Any] = {
-    "population_size": 8,
-    "budget": {"env_steps": 2000},
-    "environment": {"episodes_per_member": 2},
-    "policy": {"normalize_observations": True},
-    "probe_episodes": 3,
-}
-
-
-def test_a_behavior_of_ones_own_in_the_workers(pool: WorkerPool) -> None:
-    own = {"environment": {"behavior": "maze:Reach", "behavior_settings": {"scale": 2.0}}}
-    trainer = trained(pool, "ns_es", **{**SHORT, **own})
-    archive = trainer.algorithm.state_dict()["archive"]
-    assert archive.shape[1] == 1
-    assert 0.4 <= archive.min() < archive.max() <= 2.0
 
 
 def test_the_rank_is_that_of_the_parent_around_which_the_members_lie() -> None:

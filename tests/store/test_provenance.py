@@ -131,13 +131,6 @@ def test_a_package_is_all_its_files(tmp_path: Path, own: Path, make_spec: MakeSp
     assert user_code(spec) == after
 
 
-def test_the_files_of_wrappers_count(tmp_path: Path, own: Path, make_spec: MakeSpec) -> None:
-    (tmp_path / "wrapping.py").write_text("class Mine: ...")
-    table = {"wrappers": [{"wrapper": "wrapping:Mine"}]}
-    spec = make_spec("holding:Hold-v0", environment={"holding:Hold-v0": table})
-    assert sorted(user_code(spec)) == ["holding", "wrapping"]
-
-
 @pytest.mark.parametrize("registry", ["ALGORITHMS", "POLICIES", "BEHAVIORS", "BACKENDS"])
 def test_plugins_of_every_kind_count(
     own: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, registry: str
