@@ -16,12 +16,7 @@ from esbench.agents.acting import ActingPolicy, Environment, MakeEnvironment
 from esbench.agents.model_policy import ModelPolicy
 from esbench.core.arguments import received
 from esbench.core.arrays import State
-from esbench.core.errors import (
-    TrainingError,
-    UserCodeError,
-    error_text,
-    require_keywords,
-)
+from esbench.core.errors import TrainingError, UserCodeError, error_text, require_keywords
 from esbench.core.registry import Registry
 from esbench.core.settings import Count, TrainerSettings
 from esbench.core.user_code import import_object

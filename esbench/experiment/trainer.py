@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeAlias, final
 
 from esbench.core.arrays import State
-from esbench.core.errors import (
-    USER_CODE_ERRORS,
-    UsageError,
-    message_of,
-    require_finite,
-    shown,
-)
+from esbench.core.errors import USER_CODE_ERRORS, UsageError, message_of, require_finite, shown
 from esbench.core.process import end_if_interrupted
 from esbench.core.processor import warn_if_not_fixed
 from esbench.engine.engine import Engine, Stopwatch

@@ -41,14 +41,7 @@ from esbench.experiment.trial_processes import (
     WatcherCall,
 )
 from esbench.experiment.trials import Trial
-from esbench.experiment.watchers import (
-    UNLIMITED,
-    Clock,
-    ImportedCallback,
-    Limits,
-    Outcome,
-    Watcher,
-)
+from esbench.experiment.watchers import UNLIMITED, Clock, ImportedCallback, Limits, Outcome, Watcher
 from esbench.results.run import score_text
 from esbench.store.generation_record import GenerationRecord
 

@@ -26,12 +26,7 @@ from esbench.core.arrays import Matrix, Shapes, Vector
 from esbench.core.errors import UsageError
 from esbench.core.settings import Settings
 from esbench.policies.kernels.convolution import split_tensors
-from esbench.policies.kernels.soft_argmax import (
-    Detector,
-    Frames,
-    SoftArgmaxBatch,
-    pixel_centers,
-)
+from esbench.policies.kernels.soft_argmax import Detector, Frames, SoftArgmaxBatch, pixel_centers
 from esbench.policies.policy import (
     PolicyBatch,
     PolicySettings,

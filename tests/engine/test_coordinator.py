@@ -9,12 +9,7 @@ import pytest
 from delayed_fleet import DelayedFleet
 from fake_fleet import PromptFleet, result_of
 
-from esbench.core.errors import (
-    EnvironmentFailedError,
-    EsbenchError,
-    TrainingError,
-    UsageError,
-)
+from esbench.core.errors import EnvironmentFailedError, EsbenchError, TrainingError, UsageError
 from esbench.engine.coordinator import Coordinator
 from esbench.engine.jobs import CENTER, Task, member_tasks
 

@@ -26,11 +26,7 @@ from esbench.engine.random_policy import random_policy_returns
 from esbench.engine.this_process import ThisProcess
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments import episode_check
-from esbench.environments.episode_check import (
-    _content,
-    bounds_without_zero,
-    check_episodes,
-)
+from esbench.environments.episode_check import _content, bounds_without_zero, check_episodes
 from esbench.environments.make_environment import make_environment
 from esbench.environments.specifications import has_time_limit
 from esbench.experiment.agent_trainer import _CountedEnvironment

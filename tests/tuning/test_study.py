@@ -22,13 +22,7 @@ from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid, read_grid
 from esbench.grids.trial_spec import BudgetSpec
 from esbench.store.outputs import only_holder
-from esbench.tuning.study import (
-    RUNGS,
-    Search,
-    Study,
-    at_rung,
-    open_studies,
-)
+from esbench.tuning.study import RUNGS, Search, Study, at_rung, open_studies
 from esbench.tuning.summary import draw_tuning, summarize, write_best
 
 

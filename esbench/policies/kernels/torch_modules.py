@@ -18,13 +18,7 @@ import torch
 from esbench.core.arrays import Shapes, Vector
 from esbench.policies.kernels.convolution import EPSILON, Architecture, Layer, split_tensors
 from esbench.policies.kernels.feedforward import Activation, Tensor
-from esbench.policies.kernels.soft_argmax import (
-    FARTHEST,
-    Detector,
-    Frames,
-    ordered,
-    pixel_centers,
-)
+from esbench.policies.kernels.soft_argmax import FARTHEST, Detector, Frames, ordered, pixel_centers
 from esbench.policies.normalization import Normalizer
 from esbench.policies.policy import Rows
 
