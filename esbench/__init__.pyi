@@ -10,24 +10,10 @@ from .app.api import (
     make_trainer,
 )
 from .app.bisecting import bisect
-from .app.checking import (
-    check_agent,
-    check_environment,
-)
-from .app.gating import (
-    baseline,
-    check,
-    merge,
-    submit,
-    verify,
-)
+from .app.checking import check_agent, check_environment
+from .app.gating import baseline, check, merge, submit, verify
 from .app.importing import import_scores, import_settings
-from .app.playing import (
-    evaluate,
-    export,
-    load_policy,
-    render,
-)
+from .app.playing import evaluate, export, load_policy, render
 from .app.reading import (
     compare,
     diagnose,
@@ -39,46 +25,17 @@ from .app.reading import (
     report,
     table,
 )
-from .app.training import (
-    expand,
-    plan,
-    run,
-    status,
-    tune,
-)
-from .core.errors import (
-    EsbenchError,
-    TrainingError,
-    UsageError,
-)
-from .environments.backends.backend import (
-    Backend,
-    register_backend,
-)
-from .environments.behaviors.behavior import (
-    Behavior,
-    register_behavior,
-)
-from .experiment.watchers import (
-    Stop,
-    TargetReturn,
-)
+from .app.training import expand, plan, run, status, tune
+from .core.errors import EsbenchError, TrainingError, UsageError
+from .environments.backends.backend import Backend, register_backend
+from .environments.behaviors.behavior import Behavior, register_behavior
+from .experiment.watchers import Stop, TargetReturn
 from .grids.environment_files import register_environment
 from .integrations.ray_engine import RayEngine
-from .integrations.trackers.tracker import (
-    Tracker,
-    register_tracker,
-)
-from .policies.policy import (
-    Policy,
-    register_policy,
-)
+from .integrations.trackers.tracker import Tracker, register_tracker
+from .policies.policy import Policy, register_policy
 from .policies.policy_check import check_policy
-from .results.data_frames import (
-    load_members,
-    load_results,
-    load_scores,
-)
+from .results.data_frames import load_members, load_results, load_scores
 from .store.generation_record import GenerationRecord
 
 __all__ = [
