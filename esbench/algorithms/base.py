@@ -21,7 +21,7 @@ from esbench.core.arrays import Matrix, Shapes, State, Vector
 from esbench.core.errors import TrainingError, UsageError, error_text, shown
 from esbench.core.noise import GaussianNoise, Noise
 from esbench.core.population import EvaluationPlan, Population, SampledPopulation
-from esbench.core.registry import Registry
+from esbench.core.registry import Registry, root_of
 from esbench.core.seeding import noise_key
 from esbench.core.user_code import import_object
 
@@ -356,4 +356,4 @@ def require_algorithm(found: Any, name: str) -> None:
 
 def is_builtin(cls: type) -> bool:
     """Whether a class is part of esbench."""
-    return cls.__module__.partition(".")[0] == "esbench"
+    return root_of(cls.__module__) == "esbench"

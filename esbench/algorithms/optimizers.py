@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 
 from esbench.algorithms.search_settings import NonNegative, Positive
 from esbench.core.arguments import received
-from esbench.core.arrays import State, Vector, with_arrays, without_arrays
+from esbench.core.arrays import State, Vector, norm, with_arrays, without_arrays
 from esbench.core.errors import UsageError, require_keywords, unknown
 from esbench.core.settings import Settings, parse
 from esbench.core.user_code import import_object
@@ -185,20 +185,15 @@ class ClipUp(NumpyRule):
     ) -> Vector:
         """The new center, [P]; ``scale`` also multiplies the maximum speed."""
         velocity: Vector = self.momentum * state.get("velocity", np.zeros_like(center))
-        length = _norm(gradient)
+        length = norm(gradient)
         if length > 0.0:
             velocity = velocity + rate * (gradient / length)
-        speed = _norm(velocity)
+        speed = norm(velocity)
         most = scale * self.max_speed if self.max_speed else 2 * rate
         if speed > most:
             velocity = velocity * (most / speed)
         state["velocity"] = velocity
         return center + velocity
-
-
-def _norm(vector: Vector) -> float:
-    # np.linalg.norm calls a BLAS dot product, whose bits can depend on the number of threads.
-    return float(np.sqrt(np.sum(vector * vector)))
 
 
 RULES: Final[dict[str, type[NumpyRule]]] = {"adam": Adam, "clipup": ClipUp, "sgd": SGD}

@@ -28,6 +28,12 @@ def unit_of(*values: Floats) -> float:
     return math.ldexp(0.5, math.frexp(largest)[1])
 
 
+def norm(vector: Vector) -> float:
+    """The Euclidean norm of a vector [P]."""
+    # np.linalg.norm calls a BLAS dot product, whose bits can depend on the number of threads.
+    return float(np.sqrt(np.sum(vector * vector)))
+
+
 def float_digest(*values: npt.ArrayLike) -> str:
     """SHA-256 of arrays one after the other, as little-endian float64."""
     parts = (np.asarray(value, dtype="<f8").tobytes() for value in values)

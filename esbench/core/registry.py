@@ -49,7 +49,7 @@ class Registry(Generic[T]):
         def decorate(cls: C) -> C:
             known = self._classes.get(name)
             plugin = (self._plugins or {}).get(name)
-            other = plugin and _package(plugin.module) != _package(cls.__module__)
+            other = plugin and root_of(plugin.module) != root_of(cls.__module__)
             if other or (known is not None and _path(known) != _path(cls)):
                 first = plugin.value if plugin and other else _path(known)
                 raise UsageError(
@@ -88,7 +88,7 @@ class Registry(Generic[T]):
                 )
         if name not in self._classes:
             raise unknown(self.kind, name, self.names())
-        if _package(self._classes[name].__module__) != "esbench":
+        if root_of(self._classes[name].__module__) != "esbench":
             self._find_plugins()  # none may have that name too
         return self._classes[name]
 
@@ -104,7 +104,7 @@ class Registry(Generic[T]):
         if self._plugins is None:
             # A class may be registered already, by another plugin of the same package.
             classes = self._load_builtins().items()
-            owners = {name: _package(cls.__module__) for name, cls in classes}
+            owners = {name: root_of(cls.__module__) for name, cls in classes}
             self._plugins = find_plugins(self.kind, self.group, owners.get)
         return self._plugins
 
@@ -118,7 +118,7 @@ def find_plugins(
     """
     found: dict[str, EntryPoint] = {}
     for plugin in entry_points(group=group):
-        if owner(plugin.name) not in {None, _package(plugin.module)} or plugin.name in found:
+        if owner(plugin.name) not in {None, root_of(plugin.module)} or plugin.name in found:
             raise UsageError(
                 f"{kind} {plugin.name!r} is registered twice: the plugin {plugin.value!r} takes a "
                 "name that is in use"
@@ -139,14 +139,14 @@ def load_plugin(kind: str, plugin: EntryPoint) -> Any:
 
 def _why_not(subject: str, plugin: EntryPoint, error: BaseException) -> UsageError:
     name = (error.name or "") if isinstance(error, ImportError) else ""
-    if _package(name) == "esbench":
+    if root_of(name) == "esbench":
         return UsageError(
             f"{subject}: its plugin {plugin.value!r} is for another version of esbench "
             f"({message_of(error)})"
         )
     # A missing submodule is of another version; the plugin's own package is installed.
     missing = isinstance(error, ModuleNotFoundError) and "." not in name
-    if not missing or name in {"", _package(plugin.module)}:
+    if not missing or name in {"", root_of(plugin.module)}:
         return UsageError(
             f"{subject}: its plugin {plugin.value!r} cannot be imported ({error_text(error)})"
         )
@@ -156,7 +156,8 @@ def _why_not(subject: str, plugin: EntryPoint, error: BaseException) -> UsageErr
     return MissingPackageError(f"{subject}: the package {name!r} is not installed; install {how}")
 
 
-def _package(module: str) -> str:
+def root_of(module: str) -> str:
+    """The top-level package of a module."""
     return module.partition(".")[0]
 
 

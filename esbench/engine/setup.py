@@ -11,6 +11,7 @@ from gymnasium.spaces import Discrete
 
 from esbench.core.errors import UsageError
 from esbench.core.flat_spaces import Array, Space, packed
+from esbench.core.registry import root_of
 from esbench.core.seeding import Purpose, episode_seed
 from esbench.core.user_code import is_interactive, names_in
 from esbench.environments.backends.backend import AUTO, BACKENDS, GYMNASIUM, Backend, backend_name
@@ -54,7 +55,7 @@ def only_here(
         return OnlyHere(problem, "it in a file such as mine.py")
     if found is None or found.asked_for or not found.noted:
         return None
-    if found.module.partition(".")[0] in {"gymnasium", "esbench"}:
+    if root_of(found.module) in {"gymnasium", "esbench"}:
         return None
     problem = f"environment {environment.id!r} is registered by {found.module!r}, not in its name"
     return OnlyHere(problem, f"'{found.module}:{environment.id}'")

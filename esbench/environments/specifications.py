@@ -22,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 
 import esbench.environments.registration  # noqa: F401  # ours become known
 from esbench.core.errors import USER_CODE_ERRORS, UsageError
+from esbench.core.registry import root_of
 from esbench.core.user_code import import_own
 
 
@@ -120,7 +121,7 @@ def specification(environment_id: str) -> EnvSpec:
         if all(each.asked_for for each in others):
             return first.spec
     elif len({repr(each.spec) for each in found.values()}) == 1:
-        if first.noted or _root(first.module) == _root(module):
+        if first.noted or root_of(first.module) == root_of(module):
             return last
         raise UsageError(
             f"whether {module!r} registers {name!r} is not known, because it was imported before "
@@ -135,7 +136,7 @@ def specification(environment_id: str) -> EnvSpec:
 
 def _replaces_gymnasiums(first: Registration) -> bool:
     """Whether a module that was imported before esbench has taken a name of Gymnasium."""
-    if first.noted or _root(_module(first.spec)) == "gymnasium":
+    if first.noted or root_of(_module(first.spec)) == "gymnasium":
         return False
     return f'"{first.spec.id}"' in inspect.getsource(gymnasium.envs)
 
@@ -157,7 +158,7 @@ def only_in_a_module(environment_id: str) -> str | None:
     first = next(iter(_registrations(environment_id).values()), None)
     if first is None or environment_id.startswith("ALE/"):
         return None
-    package = _root(_module(first.spec))
+    package = root_of(_module(first.spec))
     return first.module if first.asked_for or package == "ale_py" else None
 
 
@@ -166,10 +167,6 @@ def _module(spec: EnvSpec) -> str:
     while isinstance(entry, functools.partial):
         entry = entry.func
     return entry.partition(":")[0] if isinstance(entry, str) else str(entry.__module__)
-
-
-def _root(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def register_family(name: str) -> None:
@@ -192,7 +189,7 @@ def nearest_name(name: str, known: Iterable[str] = ()) -> str:
     names = {
         each
         for each, spec in gymnasium.registry.items()
-        if (_root(module) in {_root(_module(spec)), *map(_root, _NOTED.get(each, ()))})
+        if (root_of(module) in {root_of(_module(spec)), *map(root_of, _NOTED.get(each, ()))})
         or (not module and only_in_a_module(each) is None)
     }
     by_stem: dict[str, list[str]] = {}

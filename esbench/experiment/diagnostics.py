@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from esbench.algorithms.shaping import centered, worst_if_not_finite
-from esbench.core.arrays import State, Vector
+from esbench.core.arrays import State, Vector, norm
 from esbench.core.population import Population, SampledPopulation
 from esbench.policies.normalization import Normalizer
 
@@ -74,11 +74,6 @@ def tied_share(returns: Vector) -> float:
     """
     _, counts = np.unique(worst_if_not_finite(returns), return_counts=True)
     return float(counts[counts > 1].sum() / returns.size)
-
-
-def norm(vector: Vector) -> float:
-    """The Euclidean norm of a vector [P]."""
-    return float(np.sqrt(np.sum(vector * vector)))
 
 
 def cosine(one: Vector, other: Vector) -> float:

@@ -25,6 +25,7 @@ from esbench.core.arrays import Matrix
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.extras import install_command
 from esbench.core.population import StoredPopulation
+from esbench.core.registry import root_of
 
 
 @final
@@ -37,7 +38,7 @@ class LazyModule:
         Raises:
             ModuleNotFoundError: the package is not installed.
         """
-        package = name.partition(".")[0]
+        package = root_of(name)
         if find_spec(package) is None:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
         self._name = name
@@ -63,7 +64,7 @@ def optional(name: str, extra: str, user: str) -> Any:
     >>> optional("json", "tune", "tuning").loads("1")
     1
     """
-    package = name.partition(".")[0]
+    package = root_of(name)
     # A folder of that name, such as a tracker's own, has a specification without an origin.
     if getattr(find_spec(package), "origin", None) is None:
         raise UsageError(

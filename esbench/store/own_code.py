@@ -18,7 +18,7 @@ from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.errors import USER_CODE_ERRORS, EsbenchError, UsageError
 from esbench.core.json_text import Json
-from esbench.core.registry import Registry
+from esbench.core.registry import Registry, root_of
 from esbench.core.user_code import is_interactive, names_in
 from esbench.environments.backends.backend import BACKENDS
 from esbench.environments.behaviors.behavior import BEHAVIORS
@@ -67,7 +67,7 @@ def user_code(spec: TrialSpec) -> dict[str, str]:
         own = _own_places(spec, cells)
         found: dict[str, str] = {}
         for module in dict.fromkeys(_modules(spec)):
-            if _root(module) not in _ALWAYS_RECORDED:
+            if root_of(module) not in _ALWAYS_RECORDED:
                 found |= _versions(module)
         found |= {name: version_of(path) for name, path in own.items()}
         files = {file for path in own.values() for file in files_of(path)} - _READ.keys()
@@ -153,10 +153,10 @@ def _own_places(spec: TrialSpec, cells: Iterable[str]) -> dict[str, Path]:
     """The user's own modules and packages, and their files."""
     found: dict[str, Path] = {}
     for module in dict.fromkeys(_modules(spec)):
-        if _root(module) not in _ALWAYS_RECORDED:
+        if root_of(module) not in _ALWAYS_RECORDED:
             _add_own(module, found)
     for module in {name for each in cells if (code := _cell(each)) for name in code.modules}:
-        if _root(module) not in _NOT_OWN:
+        if root_of(module) not in _NOT_OWN:
             _add_own(module, found)
     return found
 
@@ -169,7 +169,7 @@ def _add_own(module: str, found: dict[str, Path]) -> None:
         if name and name not in found and not is_installed(path):
             found[name] = path
             imported = {each for file in files_of(path) for each in _imports(name, path, file)}
-            todo |= {each for each in imported if _root(each) not in _NOT_OWN}
+            todo |= {each for each in imported if root_of(each) not in _NOT_OWN}
 
 
 def _imports(name: str, path: Path, file: Path) -> Iterator[str]:
@@ -187,10 +187,6 @@ def _resolved(name: str, package: str) -> str:
     with contextlib.suppress(ImportError):
         return resolve_name(name, package)
     return ""
-
-
-def _root(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def changed_since(description: Json) -> list[str]:
@@ -231,7 +227,7 @@ def _versions(module: str) -> dict[str, str]:
     if not name:
         return {}
     if is_installed(path):
-        packages = distributions().get(_root(module), [])
+        packages = distributions().get(root_of(module), [])
         return {each: found for each in packages if (found := package_version(each))}
     return {name: version_of(path)}
 
