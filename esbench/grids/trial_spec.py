@@ -69,14 +69,6 @@ def trainer_settings(name: str) -> type[TrainerSettings]:
     return agent_settings(agent_class(name)) if is_agent(name) else algorithm_class(name).Settings
 
 
-def _policy_settings(name: str) -> type[PolicySettings]:
-    return POLICIES.get(name).Settings
-
-
-def _behavior_settings(name: str) -> type[BehaviorSettings]:
-    return behavior_class(name).Settings
-
-
 @final
 class PolicySpec(Settings):
     """A registered policy template and its settings."""
@@ -84,7 +76,7 @@ class PolicySpec(Settings):
     template: str
     settings: Annotated[
         SerializeAsAny[PolicySettings],
-        settings_named_by("policy", "template", _policy_settings),
+        settings_named_by("policy", "template", lambda name: POLICIES.get(name).Settings),
     ]
 
 
@@ -184,7 +176,7 @@ class EnvironmentSettings(Settings, ABC):
     behavior: Annotated[str, AfterValidator(_known_behavior)] = "final_observation"
     behavior_settings: Annotated[
         SerializeAsAny[BehaviorSettings],
-        settings_named_by("behavior", "behavior", _behavior_settings),
+        settings_named_by("behavior", "behavior", lambda name: behavior_class(name).Settings),
     ] = Field(default_factory=dict, validate_default=True)
 
 

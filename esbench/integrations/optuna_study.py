@@ -123,7 +123,8 @@ class OptunaStudy:
 
     def record(self, number: int, rungs: Sequence[Sequence[float]], objective: float) -> None:
         """Store the scores of the seeds at all rungs so far, and the objective at the last one."""
-        scores = [[_text(score) for score in one] for one in rungs]
+        # JSON has no infinity.
+        scores = [[s if math.isfinite(s) else str(s) for s in one] for one in rungs]
         with self._using():
             trial = self._running(number)
             trial.report(objective, len(rungs) - 1)
@@ -253,7 +254,3 @@ def _configuration(trial: FrozenTrial) -> Configuration:
         value=trial.value if state == "complete" else None,
         problem=trial.user_attrs.get(PROBLEM, ""),
     )
-
-
-def _text(score: float) -> float | str:
-    return score if math.isfinite(score) else str(score)
