@@ -59,7 +59,7 @@ class Oracle:
         """The deviations [P]; xNES's matrix [P, P]."""
         return self.search.status["stdev"].numpy()
 
-    def follow(self, algorithm, function, updates, *, growth=1):
+    def follow(self, algorithm, function, updates):
         """Tell both the same members and returns; return the largest relative difference.
 
         The returns must be distinct: evotorch breaks ties by the order of members.
@@ -68,7 +68,6 @@ class Oracle:
         worst = 0.0
         for _ in range(updates):
             population = algorithm.ask()
-            population = population.extended(growth * len(population))
             members = population.members()
             returns = function(members)
             assert len(np.unique(returns)) == len(returns)

@@ -60,18 +60,17 @@ def test_the_elites_are_the_best(returns, elites, weights):
     np.testing.assert_allclose(elite_weights(np.array(returns, float), elites), weights)
 
 
-def normals(size=SIZE):
-    return SampledPopulation(
-        center=START, sigma=1.0, noise=GaussianNoise(7, P), size=size, antithetic=False
-    )
+NORMALS = SampledPopulation(
+    center=START, sigma=1.0, noise=GaussianNoise(7, P), size=SIZE, antithetic=False
+)
 
 
 @few
 @given(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=SIZE - 3, max_size=SIZE - 3))
 def test_mean_and_variance_of_weighted_members(weights):
     weights = np.array([1.0, 1.0, 0.25, *weights])
-    noise = np.array([normals().noise.row(i) for i in range(SIZE)])
-    mean, variance = fit(normals(), weights)
+    noise = np.array([NORMALS.noise.row(i) for i in range(SIZE)])
+    mean, variance = fit(NORMALS, weights)
     expected = weights @ noise / weights.sum()
     np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-13)
     squares = weights @ (noise - expected) ** 2

@@ -25,12 +25,11 @@ def evotorchs(sigma=0.1, **given):
     return Oracle(PGPE, START, sigma, size=SIZE, **(rates | given))
 
 
-def compare(algorithm, oracle, updates=100, *, growth=1, before_update=lambda t: None):
+def compare(algorithm, oracle, updates=100, before_update=lambda t: None):
     """Tell both the same; return the deviations after every update, [updates, P]."""
     seen = []
     for t in range(updates):
         population = algorithm.ask()
-        population = population.extended(growth * len(population))
         returns = fitness(population.members())
         before_update(t)
         algorithm.tell(population, returns)
@@ -127,10 +126,10 @@ def package(sigma=2.0, learning_rate=0.3, sigma_learning_rate=0.2, weight_decay=
     return oracle
 
 
-def tell_both(algorithm, oracle, returns=None):
+def tell_both(algorithm, oracle):
     """Tell both of one population: the package has all the pluses first, then the minuses."""
     population = algorithm.ask()
-    values = fitness(population.members()) if returns is None else np.array(returns)
+    values = fitness(population.members())
     z = np.array([population.noise.row(i) for i in range(len(values) // 2)])
     oracle.epsilon = oracle.sigma * z
     oracle.theta = np.concatenate([oracle.mu + oracle.epsilon, oracle.mu - oracle.epsilon])

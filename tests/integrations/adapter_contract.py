@@ -5,18 +5,32 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from algorithm_contract import SIZE, START, AlgorithmContract, Make, P, run, sphere
 from searches import assert_same
 
+import esbench
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
 from esbench.grids.trial_spec import TrialSpec
 from esbench.store.generation_record import GenerationRecord
 
-__all__ = ["SIZE", "START", "AdapterContract", "Make", "P", "resumed", "run", "sphere"]
+__all__ = ["SIZE", "START", "AdapterContract", "Make", "P", "maker_of", "resumed", "run"]
+
+
+def maker_of(library: str, setting: str, cases: dict[str, dict[str, Any]]) -> Make:
+    """Return a maker of a library's searches by name, with the arguments of their cases."""
+
+    def make(name: str, **settings: Any) -> Any:
+        own = {setting: name, "population_size": SIZE, "arguments": cases.get(name, {})}
+        return esbench.make_algorithm(
+            library, **{"num_params": P, "center_init": START, **own, **settings}
+        )
+
+    return make
 
 
 def resumed(spec: TrialSpec, pool: WorkerPool) -> Sequence[GenerationRecord]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from adapter_contract import SIZE, START, AdapterContract, Make, P, resumed
+from adapter_contract import SIZE, START, AdapterContract, Make, P, maker_of, resumed
 
-import esbench
 from esbench.core.arrays import Matrix
 from esbench.core.errors import UsageError
 from esbench.core.seeding import noise_key
@@ -33,21 +33,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def make_evosax(
-    name: str, *, center_init: Any = START, seed: int = 0, num_params: int = P, **settings: Any
-) -> Any:
-    return esbench.make_algorithm(
-        "evosax",
-        num_params=num_params,
-        center_init=center_init,
-        seed=seed,
-        **{
-            "strategy": name,
-            "population_size": SIZE,
-            "arguments": CASES.get(name, {}),
-            **settings,
-        },
-    )
+make_evosax = maker_of("evosax", "strategy", CASES)
 
 
 def ellipsoid(members: Matrix) -> Any:
@@ -134,10 +120,7 @@ def test_a_strategy_without_a_center_is_evosax_alone() -> None:
 class TestContract(AdapterContract):
     @pytest.fixture(params=CASES)
     def make(self, request: pytest.FixtureRequest) -> Make:
-        def made(**settings: Any) -> Any:
-            return make_evosax(request.param, **settings)
-
-        return made
+        return partial(make_evosax, request.param)
 
 
 def test_an_unknown_argument_of_any_strategy_is_refused() -> None:

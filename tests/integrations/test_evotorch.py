@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from adapter_contract import SIZE, START, AdapterContract, Make, P, resumed, run
+from adapter_contract import SIZE, START, AdapterContract, Make, P, maker_of, resumed, run
 
-import esbench
 from esbench.core.arrays import Matrix
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import noise_key
@@ -43,21 +43,7 @@ def _one_thread() -> Any:
     torch.set_num_threads(threads)
 
 
-def make_evotorch(
-    name: str, *, center_init: Any = START, seed: int = 0, num_params: int = P, **settings: Any
-) -> Any:
-    return esbench.make_algorithm(
-        "evotorch",
-        num_params=num_params,
-        center_init=center_init,
-        seed=seed,
-        **{
-            "search_algorithm": name,
-            "population_size": SIZE,
-            "arguments": CASES[name],
-            **settings,
-        },
-    )
+make_evotorch = maker_of("evotorch", "search_algorithm", CASES)
 
 
 def rosenbrock(members: Matrix) -> Any:
@@ -113,10 +99,7 @@ def test_a_search_is_evotorch_alone_bit_for_bit(name: str) -> None:
 class TestContract(AdapterContract):
     @pytest.fixture(params=["PGPE", "XNES", "CMAES", "Cosyne"])
     def make(self, request: pytest.FixtureRequest) -> Make:
-        def made(**settings: Any) -> Any:
-            return make_evotorch(request.param, **settings)
-
-        return made
+        return partial(make_evotorch, request.param)
 
 
 def test_sigma_is_that_of_the_search() -> None:

@@ -63,14 +63,9 @@ class Network(torch.nn.Module):
         return self.out(torch.relu(self.norm2(self.hidden(x.flatten(1)))))
 
 
-def module_policy(name: str) -> ModulePolicy:
-    table = {"factory": f"{__name__}:{name}", "reference_size": 9}
-    inputs = int(np.prod(IMAGE))
-    return ModulePolicy(parse(ModulePolicy.Settings, table, "test"), inputs, 6, IMAGE)
-
-
 def test_a_module_normalizes_by_the_batch_that_its_policy_is_given() -> None:
-    own = module_policy("Network")
+    table = {"factory": f"{__name__}:Network", "reference_size": 9}
+    own = ModulePolicy(parse(ModulePolicy.Settings, table, "test"), 840, 6, IMAGE)
     assert own.reference_size == 9
     parameters, rows = members(own, 3, 0.3), frames(3, IMAGE)
     batch: Any = own.batch(3)
