@@ -32,16 +32,13 @@ class Picture(gymnasium.Env[Any, Any]):
     action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, Any]:
-        """Return the first observation."""
         super().reset(seed=seed)
         return self.draw(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Return another one."""
         return self.draw(), float(action[0] - action[1] ** 2), False, False, {}
 
     def draw(self) -> Any:
-        """Return an image."""
         return self.np_random.integers(0, 256, (1, 36, 36), np.uint8)
 
 
@@ -84,7 +81,6 @@ def grids() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def spec_of(trial: dict[str, Any]) -> Any:
-    """Return the specification of a trial."""
     name, environment = trial["algorithm"], trial["id"]
     settings = {} if name == "ppo" else {"population_size": 8}
     grid = {
@@ -102,7 +98,6 @@ def spec_of(trial: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Train one after the other."""
     found: dict[str, Any] = {}
     with WorkerPool(1) as pool:
         for title, trial in grids():

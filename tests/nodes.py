@@ -21,7 +21,6 @@ class LocalNode(Node):
         self._server = TrialServer()
 
     def call(self, method: str, *arguments: Any, shared: Any = None, aside: bool = False) -> None:
-        """Call a method of the server."""
         if aside:
             threading.Thread(target=self._receive, daemon=True).start()
             return
@@ -50,7 +49,6 @@ class LocalNodes(Nodes):
         self._changed = threading.Condition()
 
     def add(self) -> LocalNode:
-        """Let another node join."""
         node = LocalNode(self, f"node-{len(self.all)}", self._cores)
         self.all.append(node)
         self.post(node, Joined())
@@ -72,26 +70,22 @@ class LocalNodes(Nodes):
             self.post(self.all[number], Joined())
 
     def close(self) -> None:
-        """End all processes."""
         for node in self.all:
             node.is_lost = True
             node.kill_processes()
 
     def post(self, node: LocalNode, arrived: object) -> None:
-        """Take an event of a node."""
         with self._changed:
             if not node.is_lost:
                 self._arrived.append((node, arrived))
                 self._changed.notify()
 
     def wait(self, seconds: float) -> None:
-        """Wait for messages."""
         with self._changed:
             if not self._arrived:
                 self._changed.wait(seconds)
 
     def take(self) -> Sequence[tuple[LocalNode, object]]:
-        """All events that have arrived."""
         with self._changed:
             found, self._arrived = list(self._arrived), deque()
         return found

@@ -15,7 +15,6 @@ class Climber:
         self.noise, self.waste = noise, waste
 
     def train(self, env: Any, env_steps: int, seed: int) -> Callable[[Any], int]:
-        """Keep the weights of the best episode."""
         generator = np.random.default_rng(seed)
         best, highest, left = np.zeros(env.observation_space.shape), -np.inf, env_steps + self.waste
         while left:
@@ -33,7 +32,6 @@ class Predictor:
     """An agent of one step whose policy has the interface of Stable-Baselines3."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> "Predictor":
-        """Take one step."""
         env.reset()
         env.step(env.action_space.sample())
         return self
@@ -48,7 +46,6 @@ class Nothing:
     """An agent that hands over no policy."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> int:
-        """Return a number."""
         return seed
 
 
@@ -56,7 +53,6 @@ class Still:
     """An agent that has nothing to learn."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Take no step."""
         return lambda _: 0
 
 
@@ -64,7 +60,6 @@ class Moves(Predictor):
     """An agent that changes the current folder."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Move to the root."""
         os.chdir("/")
         return super().train(env, env_steps, seed)
 
@@ -73,7 +68,6 @@ class Outside(Predictor):
     """An agent whose policy chooses an action that the environment lacks."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Take no step."""
         return lambda _: 7
 
 
@@ -81,7 +75,6 @@ class Unseeded(Predictor):
     """An agent whose policy does not depend on its seed."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Take no step."""
         generator = np.random.default_rng()
         return lambda observation: int(generator.integers(2))
 
@@ -110,7 +103,6 @@ class Draws(Predictor):
     """An agent that draws a number and does not use it."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Take no step."""
         random.random()
         return lambda _: 0
 
@@ -122,6 +114,5 @@ class Sees:
         self.shape = shape
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Take no step."""
         assert env.observation_space.shape == self.shape
         return lambda _: 0

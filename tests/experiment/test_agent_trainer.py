@@ -51,7 +51,6 @@ class Seeds(gymnasium.Wrapper[Any, Any, Any, Any]):
     seen: ClassVar[list[int]] = []
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        """Note the seed."""
         Seeds.seen.append(-1 if seed is None else seed)
         return self.env.reset(seed=seed, options=options)
 
@@ -232,15 +231,12 @@ class Recurrent:
     """An agent whose policy pushes left for three steps of an episode, then right."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> "Recurrent":
-        """Take no step."""
         return self
 
     def reset(self) -> None:
-        """Begin an episode."""
         self.steps = 0
 
     def act(self, observation: Any) -> int:
-        """0, 0, 0, then 1."""
         self.steps += 1
         return int(self.steps > 3)
 
@@ -270,14 +266,12 @@ class Steps(Agent):
 
     @property
     def policy(self) -> "Steps":
-        """The agent itself."""
         return self
 
     def reset(self) -> None:
         """Nothing."""
 
     def act(self, observation: Any) -> int:
-        """An action that depends on the number of steps."""
         if Steps.at_act is not None:
             Steps.at_act()
         return self._steps // 100 % 2
@@ -297,11 +291,9 @@ class Steps(Agent):
             ended = terminated or truncated
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of steps."""
         return {"steps": self._steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore it."""
         self._steps = state["steps"]
 
 
@@ -358,7 +350,6 @@ class Careless:
     """An agent that never resets after the end of an episode."""
 
     def train(self, env: Any, env_steps: int, seed: int) -> Any:
-        """Take all steps in one episode."""
         env.reset()
         for _ in range(env_steps):
             env.step(0)

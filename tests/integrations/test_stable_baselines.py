@@ -75,7 +75,6 @@ class Signed(gymnasium.Env[Any, Any]):
     action_space: Any = spaces.Discrete(3, start=-1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        """Begin an episode."""
         self.observation_space.seed(seed)
         return self.observation_space.sample(), {}
 

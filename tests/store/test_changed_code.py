@@ -196,7 +196,6 @@ class Strange:
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        """Fail."""
         raise RuntimeError(name)
 
 
