@@ -92,8 +92,7 @@ OptimizerName: TypeAlias = Annotated[
     ),
 ]
 OptimizerSettings: TypeAlias = Annotated[
-    Arguments,
-    _about("Further arguments of the optimizer, such as momentum, max_speed or betas."),
+    Arguments, _about("Further arguments of the optimizer, such as momentum, max_speed or betas.")
 ]
 WeightDecay: TypeAlias = Annotated[
     NonNegative,

@@ -126,10 +126,7 @@ class Coordinator:
             self.listen(POLL_SECONDS)
 
     def play(
-        self,
-        job: Job,
-        tasks: Sequence[Task],
-        progress: Callable[[int, int], None] | None = None,
+        self, job: Job, tasks: Sequence[Task], progress: Callable[[int, int], None] | None = None
     ) -> dict[Task, EpisodeResult]:
         """Play every task once; the results are in no particular order.
 

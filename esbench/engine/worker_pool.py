@@ -324,10 +324,7 @@ class WorkerPool(Engine):
                 worker.loading = 0
 
     def _heard(
-        self,
-        workers: Sequence[_Worker],
-        results: list[EpisodeResult],
-        seconds: float | None = None,
+        self, workers: Sequence[_Worker], results: list[EpisodeResult], seconds: float | None = None
     ) -> Iterator[tuple[_Worker, Shared | None]]:
         """Wait for messages and add the results; yields shared episodes, and None for a death."""
         owners = {worker.child: worker for worker in workers}

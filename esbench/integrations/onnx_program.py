@@ -25,10 +25,7 @@ class OnnxProgram:
     """A model, which the reference implementation of ONNX evaluates."""
 
     def __init__(
-        self,
-        program: torch.export.ExportedProgram,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
+        self, program: torch.export.ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]
     ) -> None:
         """Convert a program, whose arrays get these names.
 

@@ -221,11 +221,7 @@ class TrialFolder:
                     release(lock)
 
     def begin(
-        self,
-        spec: TrialSpec,
-        description: Json,
-        extend: bool = False,
-        record_members: bool = False,
+        self, spec: TrialSpec, description: Json, extend: bool = False, record_members: bool = False
     ) -> list[GenerationRecord]:
         """Prepare the folder for appending rows, and return the rows up to the checkpoint.
 

@@ -83,11 +83,7 @@ def test_evotorch_pgpe(benchmark: BenchmarkFixture, size: tuple[int, int]) -> No
         "max", first, solution_length=num_params, initial_bounds=(-1.0, 1.0), seed=0
     )
     search = algorithms.PGPE(
-        problem,
-        popsize=members,
-        center_learning_rate=0.01,
-        stdev_learning_rate=0.1,
-        stdev_init=0.1,
+        problem, popsize=members, center_learning_rate=0.01, stdev_learning_rate=0.1, stdev_init=0.1
     )
     search.step()
     benchmark.pedantic(search.step, rounds=20 if size == NETWORK else 3)

@@ -297,10 +297,7 @@ def by(f):
             "class used:\n @torch.no_grad()\n def f(self): return 1",
             "class used:\n @torch.no_grad()\n def f(self): return 2",
         ),
-        (
-            f"{DECORATED}\n@by\ndef used(): return 1",
-            f"{DECORATED}\n@by\ndef used(): return 2",
-        ),
+        (f"{DECORATED}\n@by\ndef used(): return 1", f"{DECORATED}\n@by\ndef used(): return 2"),
         ("class used: pass\nused.own, used.gain = used, 1", "used.gain = 2"),
         ("@functools.cache\ndef used(): return 1", "@functools.cache\ndef used(): return 2"),
         (

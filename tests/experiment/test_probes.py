@@ -44,10 +44,7 @@ class Curious(Algorithm[Population]):
         if self.plan.probe:
             return StoredPopulation(size=2, stored=np.stack([self._center, self._center]))
         return SampledPopulation(
-            size=self.population_size,
-            center=self._center,
-            sigma=0.1,
-            noise=self.gaussian_noise(),
+            size=self.population_size, center=self._center, sigma=0.1, noise=self.gaussian_noise()
         )
 
     def _tell(self, population: Population, returns: Vector, behaviors: Matrix) -> None:

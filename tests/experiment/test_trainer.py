@@ -204,11 +204,7 @@ def test_returns_that_are_not_finite_are_counted_and_the_trial_goes_on(
     ],
 )
 def test_a_generation_without_a_finite_return_ends_the_trial(
-    make_spec: Spec,
-    pool: WorkerPool,
-    name: str,
-    kwargs: dict[str, Any],
-    settings: dict[str, Any],
+    make_spec: Spec, pool: WorkerPool, name: str, kwargs: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     spec = make_spec(name, environment={name: {"kwargs": kwargs}}, settings=settings)
     with pytest.raises(TrainingError, match="none of the 8 returns is finite"):

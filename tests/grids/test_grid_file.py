@@ -181,10 +181,7 @@ def test_one_algorithm_with_two_settings_and_two_policies() -> None:
     trials = trials_of(
         {
             "seeds": [7],
-            "algorithms": {
-                "openai_es": {},
-                "wide": {"algorithm": "openai_es", "sigma": 0.5},
-            },
+            "algorithms": {"openai_es": {}, "wide": {"algorithm": "openai_es", "sigma": 0.5}},
             "policies": {"flat": {"template": "linear"}, "deep": {"hidden": [8, 8, 8]}},
         }
     )

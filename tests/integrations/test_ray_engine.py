@@ -169,11 +169,7 @@ GRID = ("--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--e
 
 
 def test_a_node_that_differs_is_refused_or_marks_the_trial(
-    esbench: Run,
-    nodes: Nodes,
-    engine: RayEngine,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    esbench: Run, nodes: Nodes, engine: RayEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     nodes.resize(1)
     mine = ray_cluster.software()

@@ -169,8 +169,7 @@ def of_mlflow(root: Path, trial: Trial) -> Stored:
 
 
 @pytest.mark.parametrize(
-    ("name", "read"),
-    [("tensorboard", of_tensorboard), ("wandb", of_wandb), ("mlflow", of_mlflow)],
+    ("name", "read"), [("tensorboard", of_tensorboard), ("wandb", of_wandb), ("mlflow", of_mlflow)]
 )
 def test_a_resumed_trial_is_one_run_with_every_number_once(
     name: str, read: Callable[[Path, Trial], Stored], tmp_path: Path

@@ -236,11 +236,7 @@ def test_a_run_after_an_edit_of_what_only_workers_import_has_its_new_version(
 @pytest.mark.parametrize("changed", ["__init__.py", "nets.py", "deep/envs.py", "fast.so"])
 @pytest.mark.parametrize("installed", ["editable", "from a folder", "from an index"])
 def test_all_modules_of_an_imported_package_count_unless_its_version_says_what_they_are(
-    folder: Path,
-    make_spec: MakeSpec,
-    monkeypatch: pytest.MonkeyPatch,
-    changed: str,
-    installed: str,
+    folder: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, changed: str, installed: str
 ) -> None:
     (folder / "adapter.py").write_text("def late():\n    from library.nets import layer")
     site = folder / "site"

@@ -58,9 +58,7 @@ def torch_activation(name: Activation) -> Callable[[torch.Tensor], torch.Tensor]
     return found
 
 
-def recorded(
-    compute: Callable[[], torch.Tensor],
-) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+def recorded(compute: Callable[[], torch.Tensor]) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
     """A CUDA graph, which launches all kernels of a function at once, and the tensor it fills."""
     import torch
 
