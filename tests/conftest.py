@@ -115,11 +115,7 @@ def make_trial(tmp_path: Path) -> Callable[..., Trial]:
 
 @pytest.fixture
 def make_spec(make_trial: Callable[..., Trial]) -> Callable[..., TrialSpec]:
-
-    def make(*args: Any, **table: Any) -> TrialSpec:
-        return make_trial(*args, **table).spec
-
-    return make
+    return lambda *args, **table: make_trial(*args, **table).spec
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,12 @@ Adam and SGD are implemented here, not taken from torch, for two reasons:
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import inspect
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, final
 
 import numpy as np
@@ -26,6 +25,7 @@ from esbench.algorithms.search_settings import NonNegative, Positive
 from esbench.core.arguments import received
 from esbench.core.arrays import State, Vector, norm, with_arrays, without_arrays
 from esbench.core.errors import UsageError, require_keywords, unknown
+from esbench.core.one_thread import one_torch_thread
 from esbench.core.settings import Settings, parse
 from esbench.core.user_code import import_object
 
@@ -223,7 +223,7 @@ class TorchOptimizer:
         self._parameter.detach().numpy()[:] = center
         self._parameter.grad = torch.from_numpy(-gradient)
         self._optimizer.param_groups[0]["lr"] = scale * self._learning_rate
-        with _one_thread(), torch.no_grad():
+        with one_torch_thread(), torch.no_grad():
             self._optimizer.step()
         updated: Vector = self._parameter.detach().numpy().copy()
         return updated
@@ -294,19 +294,6 @@ def _without_compiler(cls: Any) -> Any:
     """
     plain = {name: inspect.unwrap(getattr(cls, name)) for name in ("add_param_group", "step")}
     return type(cls.__name__, (cls,), plain)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep torch to this thread, because idle torch threads spin on cores that workers need."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def torch_optimizers() -> dict[str, type[torch.optim.Optimizer]]:

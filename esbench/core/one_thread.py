@@ -21,3 +21,16 @@ def one_thread(libraries: ThreadpoolController) -> Iterator[None]:
     """
     with _TURNS, libraries.limit(limits=1):
         yield
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch to this thread, because idle torch threads spin on cores that workers need."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

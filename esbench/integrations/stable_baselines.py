@@ -26,6 +26,7 @@ from esbench.core.arrays import State
 from esbench.core.errors import UsageError, suggestion
 from esbench.core.flat_spaces import nested
 from esbench.core.global_streams import STREAMS
+from esbench.core.one_thread import one_torch_thread
 from esbench.integrations.library import LazyModule
 from esbench.integrations.stable_baselines_settings import StableBaselinesSettings, settings_of
 
@@ -144,9 +145,8 @@ class StableBaselines(WeightedAgent, ABC):
 
         Agents in several threads of this process therefore take turns.
         """
-        with STREAMS:
-            threads, before, plainly = torch.get_num_threads(), process_streams(), random.getstate()
-            torch.set_num_threads(1)
+        with STREAMS, one_torch_thread():
+            before, plainly = process_streams(), random.getstate()
             if self._streams is not None:
                 set_process_streams(self._streams)
                 self._streams = None
@@ -156,7 +156,6 @@ class StableBaselines(WeightedAgent, ABC):
                 self._streams = process_streams()
                 set_process_streams(before)
                 random.setstate(plainly)  # which the library seeds and does not use
-                torch.set_num_threads(threads)
 
     @final
     def state_dict(self) -> State | None:

@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 import torch
 
+from esbench.core.one_thread import one_torch_thread
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch.jit.script is deprecated
     import evotorch
@@ -43,12 +45,8 @@ class Oracle:
         self._step()  # learns from the population that it has, and samples the next
 
     def _step(self):
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # tiny tensors: threads would only wait for each other
-        try:
+        with one_torch_thread():  # tiny tensors: threads would only wait for each other
             self.search.step()
-        finally:
-            torch.set_num_threads(threads)
 
     @property
     def center(self):

@@ -14,6 +14,7 @@ from adapter_contract import SIZE, START, AdapterContract, Make, P, maker_of, re
 
 from esbench.core.arrays import Matrix
 from esbench.core.errors import TrainingError, UsageError
+from esbench.core.one_thread import one_torch_thread
 from esbench.core.seeding import noise_key
 from esbench.engine.worker_pool import WorkerPool
 
@@ -37,10 +38,8 @@ GAUSSIAN = ["PGPE", "SNES", "XNES", "CEM"]  # update at the beginning of the ste
 @pytest.fixture(autouse=True)
 def _one_thread() -> Any:
     """Matrices of six numbers are not worth a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with one_torch_thread():
+        yield
 
 
 make_evotorch = maker_of("evotorch", "search_algorithm", CASES)
