@@ -2,9 +2,10 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+
+from command_line import finished
 
 import esbench
 
@@ -56,8 +57,5 @@ def test_plans_and_training_need_nothing_of_linux(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     (tmp_path / "train.py").write_text(SCRIPT)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    run = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
+    code, _, err = finished("train.py", cwd=tmp_path, env={"PYTHONPATH": path})
+    assert code == 0, err

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
+from command_line import finished
 
 PARAMS = 100_000
 # These two hold P x P matrices; they refuse this number of parameters in one sentence.
@@ -68,15 +68,9 @@ def test_many_parameters_need_a_few_vectors_and_not_a_population() -> None:
 
     builtin = set(esbench.list_algorithms()) - {"evotorch", "evosax"}
     names = sorted(builtin - FULL_MATRIX - STORED)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(PARAMS), *names],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    measured = {
-        (name, size): value for name, size, value in map(json.loads, done.stdout.split("\n")[:-1])
-    }
+    code, out, err = finished("-c", SCRIPT, str(PARAMS), *names)
+    assert code == 0, err
+    measured = {(name, size): value for name, size, value in map(json.loads, out.split("\n")[:-1])}
     assert {name for name, _ in measured} == set(names)
     for name in names:
         few, many = measured[name, 10], measured[name, 20]

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from command_line import finished
 from gymnasium.utils.env_checker import check_env
 
 from esbench.core.errors import UsageError
@@ -166,8 +165,6 @@ def test_gymnasium_finds_them_by_the_name_of_the_package() -> None:
         "print([name for name in ('torch', 'scipy', 'ale_py', 'mujoco') if name in sys.modules]); "
         "print(make('esbench/Pong-ram-v5').observation_space.shape)"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
-    )
-    games = len(roms())
-    assert done.stdout.splitlines() == ["(10,)", str(6 + 3 * games), "[]", "(128,)"]
+    code, out, err = finished("-W", "ignore", "-c", program)
+    assert code == 0, err
+    assert out.splitlines() == ["(10,)", str(6 + 3 * len(roms())), "[]", "(128,)"]

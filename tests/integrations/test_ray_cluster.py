@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run, python
+from command_line import Run, finished
 
 from esbench import UsageError
 from esbench.integrations import ray_cluster
@@ -81,13 +81,12 @@ def test_without_ray_the_extra_is_named(
 
 
 def test_local_training_imports_no_ray() -> None:
-    code = (
+    script = (
         "import sys, esbench\n"
         "if __name__ == '__main__':\n"
         "    with esbench.make_trainer('openai_es', env='CartPole-v1', workers=1) as trainer:\n"
         "        trainer.train(env_steps=1)\n"
         "    assert 'ray' not in sys.modules\n"
     )
-    with python("-c", code) as process:
-        _, err = process.communicate()
-    assert process.returncode == 0, err
+    code, _, err = finished("-c", script)
+    assert code == 0, err

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run, execute, python
+from command_line import Run, execute, finished, python
 from ray_nodes import Nodes
 
 from esbench import RayEngine, UsageError, make_trainer
@@ -192,9 +192,8 @@ def test_a_local_ray_leaves_nothing_in_the_home_folder(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     out = str(tmp_path / "out")
-    with python("-m", "esbench", "run", *GRID, "--engine", "ray", "--out", out) as process:
-        _, err = process.communicate()
-    assert process.returncode == 0, err
+    code, _, err = finished("-m", "esbench", "run", *GRID, "--engine", "ray", "--out", out)
+    assert code == 0, err
     assert not tmp_path.joinpath(".ray").exists()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
+from command_line import finished
 from flat_parameters import members
 from test_conv_networks import EPSILON, NORMALIZED, frames, make
 from test_conv_networks import SMALL as IMAGE
@@ -104,7 +103,6 @@ def test_nobody_who_does_not_ask_for_the_layer_imports_torch() -> None:
         "import sys; from esbench.policies.policy import POLICIES; POLICIES.names();"
         "assert 'esbench.policies.conv_networks' in sys.modules; assert 'torch' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert finished("-c", code) == (0, "", "")
     with pytest.raises(ImportError):
         from esbench.policies import VirtualBatchNrom  # noqa: F401
