@@ -14,6 +14,7 @@ from esbench.algorithms.base import ALGORITHMS
 from esbench.core.registry import Registry
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.backends.backend import BACKENDS
+from esbench.environments.simulator_log import silenced
 from esbench.experiment.trials import Trial, grid_trials
 from esbench.grids import environment_files
 from esbench.grids.environment_files import ENVIRONMENTS
@@ -137,6 +138,13 @@ def wide_pool() -> Iterator[WorkerPool]:
     """Return a worker with the slots of ``esbench run``, for trials that take long."""
     with WorkerPool() as shared:
         yield shared
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Drop what simulators print."""
+    with silenced():
+        yield
 
 
 @pytest.fixture

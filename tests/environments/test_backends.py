@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from esbench.environments.backends.cartpole import CartPoleBackend
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.backends.mujoco import MujocoBackend
 from esbench.environments.backends.mujoco_robots import HalfCheetah
-from esbench.environments.simulator_log import silenced
 
+pytestmark = pytest.mark.usefixtures("quiet")
 INFINITE = float("inf")
 COSTS = {"ctrl_cost_weight": 0.3, "forward_reward_weight": 2, "reset_noise_scale": 0.03}
 EVERYWHERE = {"exclude_current_positions_from_observation": False}
@@ -112,12 +111,6 @@ MATRIX: list[tuple[type[Backend], str, dict[str, Any], int, int]] = [
 
 # Without a time limit.
 gymnasium.register("FreeHopper-v0", entry_point=str(gymnasium.spec("Hopper-v5").entry_point))
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    with silenced():
-        yield
 
 
 @pytest.mark.parametrize(("backend", "environment_id", "kwargs", "steps", "slots"), MATRIX)

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
-from esbench.environments.simulator_log import silenced
 
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    with silenced():
-        yield
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.parametrize(

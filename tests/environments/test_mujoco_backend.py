@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,9 @@ from beside_gymnasium import SLOTS, play
 from esbench.core.errors import UsageError
 from esbench.environments.backends import mujoco as module
 from esbench.environments.backends.mujoco import MujocoBackend
-from esbench.environments.simulator_log import silenced
 
+pytestmark = pytest.mark.usefixtures("quiet")
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    with silenced():
-        yield
 
 
 @pytest.mark.parametrize(("name", "batched"), [("Ant-v5", False), ("Hopper-v5", True)])
