@@ -213,7 +213,7 @@ def test_a_grid_notices_edits_of_the_cells_that_it_uses(
 
 
 @pytest.mark.usefixtures("notebook")
-def test_a_constant_that_a_cell_names_belongs_to_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constant_that_a_cell_names_belongs_to_its_code() -> None:
     main = vars(sys.modules["__main__"])
     exec("SCALE = 1.0\ndef used(): return SCALE\nclass Mine:\n def go(self): return used()", main)
     before = cell_code("Mine")

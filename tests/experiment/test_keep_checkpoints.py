@@ -78,7 +78,7 @@ def test_each_is_what_a_run_ends_with_that_stops_there(
 
 
 def test_an_interrupt_within_a_generation_changes_none(
-    make_trial: Make, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_trial: Make, pool: WorkerPool, tmp_path: Path
 ) -> None:
     validation = {"start": 0, "interval": 1, "episodes": 8}
     evaluation = {"episodes": 4, "validation": validation}

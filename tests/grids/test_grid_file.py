@@ -198,7 +198,7 @@ def test_one_algorithm_with_two_settings_and_two_policies() -> None:
     assert settings(trials[1], "policy")["normalize_observations"] is True  # of the environment
 
 
-def test_the_command_line_without_a_file(tmp_path: Path) -> None:
+def test_the_command_line_without_a_file() -> None:
     root, trials = open_grid(
         None, environments=["CartPole-v1"], algorithms=["openai_es"], seeds="0-2", env_steps=100
     )

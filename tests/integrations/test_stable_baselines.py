@@ -349,22 +349,20 @@ def test_settings_are_those_of_the_constructor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "said"),
+    ("settings", "said"),
     [
-        ("ppo", {"n_step": 8}, "'n_steps'"),
-        ("ppo", {"learning_rate": "linear"}, "learning_rate.*lin_"),
-        ("ppo", {"policy_kwargs": {"activation_fn": "RELU"}}, "ReLU"),
-        ("ppo", {"action_noise_std": 0.1}, "action_noise"),
-        ("ppo", {"normalize": {"norm": 1}}, "norm"),
-        ("ppo", {"policy": "mlp"}, "policy.*'MlpPolicy'"),
-        ("ppo", {"policy": "CnnPolicy"}, "CnnPolicy"),
+        ({"n_step": 8}, "'n_steps'"),
+        ({"learning_rate": "linear"}, "learning_rate.*lin_"),
+        ({"policy_kwargs": {"activation_fn": "RELU"}}, "ReLU"),
+        ({"action_noise_std": 0.1}, "action_noise"),
+        ({"normalize": {"norm": 1}}, "norm"),
+        ({"policy": "mlp"}, "policy.*'MlpPolicy'"),
+        ({"policy": "CnnPolicy"}, "CnnPolicy"),
     ],
 )
-def test_wrong_settings_are_refused(
-    name: str, settings: dict[str, Any], said: str, pool: WorkerPool
-) -> None:
+def test_wrong_settings_are_refused(settings: dict[str, Any], said: str, pool: WorkerPool) -> None:
     with pytest.raises(UsageError, match=said):
-        AgentTrainer(trial_of(name, **settings).spec, pool)
+        AgentTrainer(trial_of("ppo", **settings).spec, pool)
 
 
 def test_the_librarys_policy_is_a_setting() -> None:

@@ -42,7 +42,7 @@ def without_locks(out: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> Path
     ids=lambda words: words[0],
 )
 def test_a_command_that_needs_locks_says_what_to_do(
-    esbench: Run, without_locks: Path, tmp_path: Path, words: tuple[str, ...]
+    esbench: Run, without_locks: Path, words: tuple[str, ...]
 ) -> None:
     before = files(without_locks)
     code, _, err = esbench(*words)
