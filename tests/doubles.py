@@ -411,8 +411,6 @@ class Spaces(gymnasium.Env[Any, Any]):
             "multi": spaces.MultiDiscrete(np.array([[2, 3], [4, 2]])),
             "oneof": spaces.OneOf((spaces.Box(-1, 1, (3,)), spaces.Discrete(2))),
             "text": spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple((spaces.Text(3),))}),
-            "graph": spaces.Graph(spaces.Box(-1, 1, (3,)), None),
-            "sequence": spaces.Sequence(spaces.Discrete(2)),
             "images": spaces.Box(0, 255, (8, 8, 3), np.uint8),
         }[observation]
         self.action_space = {
