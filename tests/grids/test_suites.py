@@ -6,9 +6,10 @@ That the suites are those of the published rows is tested with the leaderboard.
 from pathlib import Path
 
 import pytest
+from test_grid_file import opened
 
 from esbench.core.errors import UsageError
-from esbench.experiment.trials import Trial, open_grid
+from esbench.experiment.trials import open_grid
 
 
 @pytest.mark.parametrize("suite", ["control", "mujoco-mlp"])
@@ -27,7 +28,7 @@ def test_settings_of_an_unknown_algorithm_are_refused_also_in_a_part(tmp_path: P
     text = GRID.replace("seeds = [5]", "algorithms.arz.sigma = 0.1")
     for chosen in ([], ["ars"], ["openai_es"]):
         with pytest.raises(UsageError, match="algorithms.arz"):
-            trials(tmp_path, text, algorithms=chosen)
+            opened(tmp_path, text, algorithms=chosen)
 
 
 def test_the_memory_of_pong_is_observed_with_and_without_sticky_actions(tmp_path: Path) -> None:
@@ -45,12 +46,6 @@ def test_the_memory_of_pong_is_observed_with_and_without_sticky_actions(tmp_path
     assert repeats == {"esbench/Pong-ram-v5": 0.25, "ale_py:PongNoFrameskip-v4": 0.0}
 
 
-def trials(path: Path, text: str, **options: str | list[str]) -> list[Trial]:
-    file = path / "grid.toml"
-    file.write_text(text)
-    return open_grid(str(file), out=path / "out", **options)[1]  # type: ignore[arg-type]
-
-
 GRID = """
 seeds = [0, 1, 2]
 environments = ["CartPole-v1", "Acrobot-v1"]
@@ -65,7 +60,7 @@ seeds = [5]
 
 def test_seeds_and_environments_of_one_algorithm(tmp_path: Path) -> None:
     def cells(**options: str | list[str]) -> list[tuple[str, str, int]]:
-        specs = [trial.spec for trial in trials(tmp_path, GRID, **options)]
+        specs = [trial.spec for trial in opened(tmp_path, GRID, **options)]
         return [(spec.environment.id[0], spec.algorithm.name, spec.seed) for spec in specs]
 
     acrobot = [("A", "openai_es", seed) for seed in (0, 1, 2)]
@@ -88,4 +83,4 @@ def test_a_wrong_scope_is_refused(wrong: str, value: str, tmp_path: Path) -> Non
     own = 'seeds = [7, 8]\nenvironments = ["Acrobot-v1"]'
     assert own in GRID
     with pytest.raises(UsageError, match=value):
-        trials(tmp_path, GRID.replace(own, wrong))
+        opened(tmp_path, GRID.replace(own, wrong))
