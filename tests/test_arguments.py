@@ -176,6 +176,10 @@ PLACES: dict[str, Any] = {
     },
     "algorithms.snes.sigma": lambda value: {"kwargs": {}, "algorithms": {"snes": {"sigma": value}}},
     "Learns.x": lambda value: {"kwargs": {}, "algorithms": {f"{__name__}:Learns": {"x": value}}},
+    "mine.x": lambda value: {
+        "kwargs": {},
+        "algorithms": {"mine": {"algorithm": f"{__name__}:Learns", "x": value}},
+    },
     "policy.x": lambda value: {"kwargs": {}, "policy": {"template": "a:B", "x": value}},
 }
 

@@ -190,7 +190,7 @@ def _require_types_of_agents(table: Table) -> None:
     """
     algorithms = table.get("algorithms")
     for label, settings in algorithms.items() if isinstance(algorithms, dict) else ():
-        name = settings.get("name", label) if isinstance(settings, dict) else ""
+        name = settings.get("algorithm", label) if isinstance(settings, dict) else ""
         if ":" in str(name) and _has_own_type(settings) and is_agent(str(name)):
             plain(settings, f"algorithms.{label}", own=True)
 

@@ -38,7 +38,7 @@ LATEST: Final = f"{CHECKPOINT}/state.json"
 
 @final
 class Checkpoints:
-    """The checkpoints of one trial; ``spec`` is its specification as JSON.
+    """The checkpoints of one trial.
 
     Every method raises ``UsageError`` if the file system refuses.
     """
