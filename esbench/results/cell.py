@@ -273,10 +273,14 @@ class Cell(NamedCell):
 
 
 def cells_named(found: Sequence[Cell], name: str) -> list[Cell]:
-    """The cells of that name, or else of that label, or else of that algorithm."""
-    exact = [cell for cell in found if cell.name == name]
-    labeled = [cell for cell in found if name in (cell.algorithm, cell.label)]
-    return exact or labeled or [cell for cell in found if cell.spec["algorithm"]["name"] == name]
+    """In each environment, the cells of that name or else of that label.
+
+    Without any, the cells of that algorithm.
+    """
+    labeled = [cell for cell in found if name in (cell.name, cell.algorithm, cell.label)]
+    exact = {cell.environment for cell in labeled if cell.name == name}
+    named = [c for c in labeled if c.name == name or c.environment not in exact]
+    return named or [cell for cell in found if cell.spec["algorithm"]["name"] == name]
 
 
 def ranked(group: Sequence[Cell], statistic: EpisodeStatistic = "mean") -> list[Cell]:

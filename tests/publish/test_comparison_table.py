@@ -19,6 +19,8 @@ from esbench.publish.tables.comparison_table import (
     sheet,
 )
 from esbench.publish.tables.score_table import score_table
+from esbench.results.cell import cells_named
+from esbench.results.sources import read_folder
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
 BAD = [score - 100 for score in GOOD]
@@ -126,6 +128,26 @@ def test_algorithms_of_one_folder_are_named_by_label_or_by_their_only_algorithm(
         compare_sides("ars", "snes", tmp_path)
     with pytest.raises(UsageError, match=r"unknown algorithm in .* 'hihg'; did you mean 'high'"):
         compare_sides("ars", "hihg", tmp_path)
+
+
+def test_two_algorithms_of_a_folder_are_paired_by_equal_settings(tmp_path: Path) -> None:
+    for name in ("snes", "ars"):
+        algorithms = {name: {}}
+        write_scores(tmp_path, GOOD, algorithms=algorithms, environments=["Acrobot-v1"])
+        for steps in (5_000, 9_000) if name == "snes" else (5_000, 9_000, 10_000):
+            part = tmp_path / str(steps)
+            write_scores(part, GOOD, algorithms=algorithms, budget={"env_steps": steps})
+    sides = compare_sides("snes", "ars", tmp_path)
+    pairs = [(pair.first.title, pair.first.budget, pair.second.budget) for pair in sides.pairs]
+    assert {title.partition(" #")[0] for title, *_ in pairs} == {"snes", "snes on Acrobot-v1"}
+    assert sorted(own for title, own, _ in pairs if "#" in title) == [5_000, 9_000]
+    assert all(ours == theirs for _, ours, theirs in pairs)
+    (left,) = [note for note in sides.notes if note.startswith("Not compared")]
+    assert left.count(" on ") == 1
+    assert {cell.environment for cell in cells_named(read_folder(tmp_path), "snes")} == {
+        "Acrobot-v1",
+        "CartPole-v1",
+    }
 
 
 def test_rows_are_paired_by_their_name_and_then_by_equal_settings(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -33,7 +34,7 @@ from esbench.publish.tables.table_notes import (
     marked,
     seeds_notes,
 )
-from esbench.results.cell import Cell, cells_named, require_comparable, seed_scores
+from esbench.results.cell import Cell, cells_named, require_comparable, seed_scores, variant_of
 from esbench.results.overspending import excess_text
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import EpisodeStatistic
@@ -113,12 +114,15 @@ def compare_sides(
     """
     ours, theirs = _side(first, root), _side(second, root)
     require_comparable([*ours, *theirs])
-    matched = _matched(ours, theirs)
+    matched = _matched(ours, theirs) if root is None else _beside(ours, theirs)
     if any(_paths(a) & _paths(b) for a, b in matched):
         raise UsageError(
             f"{first} and {second} have trials in common; expected two folders or two algorithms"
         )
     if not matched:
+        if root is not None:
+            _require_one_row(first, ours, root)
+            _require_one_row(second, theirs, root)
         raise UsageError(
             f"nothing to compare: {first} has {_contents(ours)}, {second} has {_contents(theirs)}"
         )
@@ -285,12 +289,42 @@ def _side(name: str, root: Path | None) -> list[Cell]:
         return read_folder(Path(name))
     found = read_folder(root)
     chosen = cells_named(found, name)
-    rows = sorted({cell.name for cell in chosen})
-    if len(rows) > 1:
-        raise UsageError(f"{name!r} has several rows in {root}; expected one of {', '.join(rows)}")
-    if not rows:
+    if not chosen:
         raise unknown(f"algorithm in {root}", name, {cell.name for cell in found})
     return chosen
+
+
+def _require_one_row(name: str, side: Sequence[Cell], root: Path) -> None:
+    rows = sorted({cell.name for cell in side})
+    if len(rows) > 1:
+        raise UsageError(f"{name!r} has several rows in {root}; expected one of {', '.join(rows)}")
+
+
+def _beside(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """The cells of two algorithms in equal environments.
+
+    Where a side has several, those that differ in nothing but the algorithm.
+    """
+    environments = [Counter(cell.environment for cell in side) for side in (ours, theirs)]
+    settings = [Counter(map(_beside_algorithm, side)) for side in (ours, theirs)]
+    return [
+        (mine, other)
+        for mine, other in itertools.product(ours, theirs)
+        if mine.environment == other.environment
+        and (
+            all(count[mine.environment] == 1 for count in environments)
+            or (
+                _beside_algorithm(mine) == _beside_algorithm(other)
+                and all(count[_beside_algorithm(mine)] == 1 for count in settings)
+            )
+        )
+    ]
+
+
+def _beside_algorithm(cell: Cell) -> tuple[str, str]:
+    """The environment, and the hash of all settings but those of the algorithm."""
+    others = {key: value for key, value in cell.spec.items() if key != "algorithm"}
+    return cell.environment, variant_of(others)
 
 
 def _matched(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
