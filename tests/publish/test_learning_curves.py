@@ -193,6 +193,23 @@ def test_the_returns_of_a_function_stand_on_a_logarithmic_axis(tmp_path: Path) -
     assert any("10⁻" in tick for tick in ticks)
 
 
+def test_a_panel_alone_has_the_axis_that_it_has_among_others(tmp_path: Path) -> None:
+    scores = (-1e-3, -1e-6, -1e-9)
+    for score, sigma in zip(scores, (0.1, 0.2, 0.3), strict=True):
+        algorithms = {f"openai_es sigma={sigma}": {"algorithm": "openai_es", "sigma": sigma}}
+        runs, environments = [[-10.0, score]] * 3, [FUNCTION]
+        write_runs(tmp_path, runs, score, algorithms=algorithms, environments=environments)
+    stem = FUNCTION.replace("/", "_")
+    limits = {}
+    for panels in (["steps"], ["time"], ["steps", "time", "rank"]):
+        figure = drawings(tmp_path, (), panels)[stem].make()
+        limits[tuple(panels)] = figure.axes[0].get_ylim()
+    assert len(set(limits.values())) == 1, limits
+    axes = drawings(tmp_path)[f"{stem}-sigma"].make().axes[0]
+    apart = np.diff(axes.yaxis.get_transform().transform(scores))
+    assert apart == pytest.approx([3e-9, 3e-9])  # three decades each, in units of the smallest
+
+
 def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
     write_learning(tmp_path, algorithms={"mine": {"algorithm": "openai_es"}, "snes": {}})
     out, output = tmp_path / "out", Output(("svg", "pdf"), (3.5, 6.0))

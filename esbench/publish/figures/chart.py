@@ -66,6 +66,11 @@ class Curve:
         """Its text in a legend, with the count."""
         return f"{self.title} ({self.count})" if self.count else self.title
 
+    @property
+    def values(self) -> Floats:
+        """All values of y, with the ends of their intervals."""
+        return np.concatenate([self.y, self.low, self.high])
+
 
 def band_curve(name: str, title: str, style: Style, band: Band) -> Curve:
     """The curve of a band."""
@@ -134,8 +139,7 @@ class Chart:
     @property
     def values(self) -> Floats:
         """All values of y, with the ends of their intervals."""
-        parts = [part for curve in self.curves for part in (curve.y, curve.low, curve.high)]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return np.concatenate([np.zeros(0), *(curve.values for curve in self.curves)])
 
 
 def is_banded(curves: Iterable[Curve]) -> bool:
@@ -296,6 +300,7 @@ def _scale_y(axes: Axes, smallest: float) -> None:
     from matplotlib.ticker import SymmetricalLogLocator
 
     axes.set_yscale("symlog", linthresh=smallest)
+    axes.autoscale(axis="y")  # with the margins of this scale
     locator = SymmetricalLogLocator(axes.yaxis.get_transform())
     locator.set_params(numticks=DECADES)
     axes.yaxis.set_major_locator(locator)

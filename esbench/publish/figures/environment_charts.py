@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
+from esbench.core.arrays import Floats
 from esbench.core.units import counted, power_of_ten
 from esbench.grids.environment_files import Scores, environment_kind
 from esbench.grids.trial_spec import swept_keys, value_text, without_setting
@@ -147,11 +148,10 @@ def _return_charts(drawn: Sequence[_Drawn], scores: Scores, left_out: str) -> di
     unit, size = next((u for u in TIME_UNITS if seconds >= u[1]), TIME_UNITS[-1])
     over_steps = [each.curve("env_steps") for each in drawn]
     over_time = [each.curve("wall_time_s", size) for each in drawn]
-    levels, nearest = _levels(scores), None
-    label = _return_label(drawn)
-    if environment_kind(drawn[0].cell.environment) == "function":
-        nearest = -_smallest_decade([*over_steps, *over_time], [value for value, _ in levels])
-        label += f"\n(log scale up to {power_of_ten(nearest)})"
+    levels = _levels(scores)
+    values = [curve.values for curve in (*over_steps, *over_time)]
+    values.append(np.array([value for value, _ in levels]))
+    label, nearest = _scaled(_return_label(drawn), drawn[0].cell.environment, values)
     ends = [float(curve.x[-1]) for curve in over_time]
     slow = max(ends) >= SLOWEST * min(ends)
     end = seconds / size
@@ -190,15 +190,18 @@ def _return_label(drawn: Sequence[_Drawn]) -> str:
     return "return of the unperturbed policy" + (f"\n({'; '.join(notes)})" if notes else "")
 
 
-def _smallest_decade(curves: Sequence[Curve], levels: Sequence[float]) -> float:
-    """The power of ten below which returns are not distinguished.
+def _scaled(label: str, environment: str, parts: Sequence[Floats]) -> tuple[str, float | None]:
+    """The label of an axis of returns, and the return nearest to 0 that a function's axis shows.
 
-    It is that of the largest return that is not 0: nearest to the best possible, or noise above it.
+    That is a power of ten, which distinguishes the largest return that is not 0: the nearest to the
+    best possible, or noise above it.
     """
-    drawn = [part for curve in curves for part in (curve.y, curve.low, curve.high)]
-    values = np.concatenate([*drawn, levels])
+    if environment_kind(environment) != "function":
+        return label, None
+    values = np.concatenate(parts)
     values = values[np.isfinite(values) & (values != 0)]
-    return 10.0 ** math.floor(math.log10(abs(values.max()))) if values.size else 1.0
+    nearest = -(10.0 ** math.floor(math.log10(abs(values.max())))) if values.size else -1.0
+    return f"{label}\n(log scale up to {power_of_ten(nearest)})", nearest
 
 
 def _levels(scores: Scores) -> list[tuple[float, str]]:
@@ -267,11 +270,13 @@ def _sweep(
         y = np.array([float(iqm(each)) for each in scores])
         low, high = np.array([bootstrap_interval(each) for each in scores]).T
         curves.append(Curve(name, name, style, x, y, low, high))
+    label, nearest = _scaled("score", group[0].environment, [curve.values for curve in curves])
     return Chart(
         title=f"Score against {key}",
         x_label=key,
-        y_label="score",
+        y_label=label,
         curves=curves,
+        nearest_zero=nearest,
         reading="IQM over seeds; bars: 95 % bootstrap interval",
         environments=[group[0].environment],
         log_x=numeric and 0 < LOG_RATIO * values[0] <= values[-1],
