@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,15 @@ def test_log_below_zero_draws_the_distance_from_zero_downwards() -> None:
     axis = chart["figure"]["layout"]["yaxis"]
     assert (axis["type"], axis["autorange"]) == ("log", "reversed")
     assert chart["figure"]["layout"]["annotations"][0]["y"] == pytest.approx(-3)
+
+
+def test_bars_on_a_log_axis_below_zero_end_at_the_interval() -> None:
+    ticks = dict(zip(X, "abcdefg", strict=True))
+    skewed = replace(line(-Y), low=-Y - 2, high=-Y + 0.75)
+    (curve,) = make_chart([skewed], nearest_zero=-0.5, ticks=ticks)["figure"]["data"]
+    bars = curve["error_y"]
+    npt.assert_allclose(np.add(curve["y"], bars["array"]), Y + 2)
+    npt.assert_allclose(np.subtract(curve["y"], bars["arrayminus"]), np.maximum(Y - 0.75, 0.5))
 
 
 def test_marks_and_chance_are_shapes() -> None:

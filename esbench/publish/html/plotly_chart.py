@@ -179,8 +179,10 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
     }
     if chart.ticks is None:
         return [*_band(curve, chart), line, *_end(curve, chart)]
-    above, below = _numbers(curve.high - curve.y), _numbers(curve.y - curve.low)
-    bars = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+    y, *ends = (_placed(values, chart) for values in (curve.y, curve.low, curve.high))
+    above, below = np.maximum(*ends) - y, y - np.minimum(*ends)
+    bars = {"type": "data", "symmetric": False}
+    bars |= {"array": _numbers(above), "arrayminus": _numbers(below)}
     line["customdata"] = [plotly(chart.ticks[x]) for x in curve.x]
     line["error_y"] = bars | {"thickness": 1, "width": 3}
     return [line]
