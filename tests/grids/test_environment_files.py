@@ -32,8 +32,8 @@ FUNCTIONS = [name for name in NAMES if environment_kind(name) == "function"]
 GAMES = [
     f"esbench/{game}{suffix}-v5"
     for game in (
-        "Pong", "Breakout", "Freeway", "Frostbite", "Seaquest", "SpaceInvaders", "BeamRider",
-        "Qbert", "Enduro",
+        "Pong", "Boxing", "Breakout", "Freeway", "Frostbite", "Seaquest", "SpaceInvaders",
+        "BeamRider", "Qbert", "Enduro",
     )
     for suffix in SUFFIXES.values()
 ]  # fmt: skip
