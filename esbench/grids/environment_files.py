@@ -202,6 +202,11 @@ class Scores(Settings):
             value = [{"method": method, **score} for method, score in value.items()]
         return tuple(value) if isinstance(value, list) else value  # a strict tuple is no list
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether nothing but the score of random actions is known, measured after training."""
+        return self == Scores(random=self.random) and not (self.random and self.random.command)
+
 
 @final
 class OtherVersion(Settings):

@@ -109,14 +109,16 @@ def _cells(labels: tuple[str, str, str], runs: Sequence[Run]) -> Iterator[Cell]:
 def _frozen_scores(runs: Sequence[Run]) -> Scores:
     """The frozen scores that the first run records, if one does: those of ``envs/`` otherwise.
 
-    Only finished runs record that of random actions in an environment without a file.
+    Only finished runs record that of random actions in an environment without a file. A file that
+    was written since takes its place.
     """
     recorded = [(run, own) for run in runs if (own := run.description.get("scores")) is not None]
-    if not recorded:
-        return frozen_scores(runs[0].description["spec"]["environment"])
     found = [
         parse(Scores, own, str(run.folder.path / "trial.json"), "scores") for run, own in recorded
     ]
+    file = frozen_scores(runs[0].description["spec"]["environment"])
+    if not found or (file.random and all(each.is_measured for each in found)):
+        return file
     random = next((each.random for each in found if each.random), None)
     return found[0].model_copy(update={"random": found[0].random or random})
 

@@ -8,6 +8,7 @@ from esbench.engine.random_policy import random_policy_returns
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.random_scores import record_random_score, without_random_score
 from esbench.experiment.trials import Trial
+from esbench.grids import environment_files
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.publish.tables.score_table import score_table
 
@@ -32,6 +33,20 @@ def test_the_random_score_of_an_own_environment_is_measured_once_and_kept(
     assert without_random_score(trials) == []
     (cell,) = score_table(trials[0].folder.path.parents[2])
     assert (cell.random_score, cell.scores_differ) == (score.mean, False)
+
+
+def test_a_file_that_is_written_later_takes_the_place_of_a_measured_score(
+    make_trial: Make, pool: WorkerPool, freeze: Callable[..., None]
+) -> None:
+    trial = make_trial("CartPole-v1")
+    run(pool, trial)
+    record_random_score([trial], pool)
+    (cell,) = score_table(trial.folder.path.parents[2])
+    assert (cell.random_score, cell.frozen.is_measured) == (pytest.approx(22, abs=3), True)
+    freeze("CartPole-v1", 3.0, 400.0)
+    environment_files._paths.cache_clear()
+    (cell,) = score_table(trial.folder.path.parents[2])
+    assert (cell.random_score, cell.reference_score) == (3, 400)
 
 
 def test_an_environment_with_a_file_is_not_measured(make_trial: Make, pool: WorkerPool) -> None:
