@@ -139,8 +139,10 @@ def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions
     assert second.score == trim_mean(second.scores, 0.25)
     assert (last.algorithm, last.scores, last.diverged) == ("ars", (), 3)
     assert all(math.isnan(row.score) == (row is last) for row in (first, second, last))
-    (note,) = notes_with([first, second, last], "3 runs diverged")
-    assert "ars" not in note  # which has no score
+    (note,) = notes_with([first, second, last], "the worst of the row and the random policy")
+    assert note.startswith("snes on CartPole-v1: 3 runs diverged")
+    (note,) = notes_with([first, second, last], "The row has no score")
+    assert note.startswith("ars on CartPole-v1: 3 runs diverged")
     sides = compare_sides(str(tmp_path / "a"), str(tmp_path / "b"))
     assert sides.pairs[0].comparison.second == second.score
     with pytest.raises(UsageError, match="finite"):
@@ -149,6 +151,19 @@ def test_a_run_that_diverged_counts_as_the_worst_of_its_row_or_of_random_actions
     again = {row.algorithm: (row.score, row.standing) for row in score_table(tmp_path)}
     assert again["openai_es"] == (first.score, "best")
     assert again["snes"] == (second.score, second.standing)  # a worse row changes no other one
+
+
+@pytest.mark.usefixtures("freeze")
+def test_without_a_random_score_a_run_that_diverged_counts_as_the_worst_of_all(
+    tmp_path: Path,
+) -> None:
+    write_scores(tmp_path, [3.0, 4.0, 5.0, math.nan])
+    write_scores(tmp_path, [1.0, 2.0, 3.0, 4.0], algorithms={"snes": {}})
+    first, second = sorted(score_table(tmp_path), key=lambda row: row.algorithm)
+    assert first.scores == (3.0, 4.0, 5.0, 1.0)
+    assert len(notes_with([first, second], "the worst run of all rows")) == 1
+    notes = compare_sides("openai_es", "snes", tmp_path).notes
+    assert any("the worst of both sides" in note for note in notes)
 
 
 def test_what_is_unfinished_changes_no_other_row_of_an_environment_without_a_file(

@@ -391,10 +391,9 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
     if unfinished := sum(len(cell.runs) - len(cell.scores) for cell in cells):
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
     if diverged := sum(cell.diverged for cell in cells):
-        runs_ = counted(diverged, "run")
-        notes.append(
-            f"{runs_} diverged. Each counts as the worst of its side and the random policy."
-        )
+        known = all(cell.frozen.random for cell in cells)
+        worst = "its side and the random policy" if known else "both sides"
+        notes.append(f"{counted(diverged, 'run')} diverged. Each counts as the worst of {worst}.")
     for pair in pairs:
         sides = {"A": pair.first.overspent, "B": pair.second.overspent}
         if over := excess_text(sides, "A and B"):

@@ -113,10 +113,18 @@ def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
         yield over
 
 
+def _counted_as(row: Cell) -> str:
+    """How the diverged runs of a row count, as in ``seed_scores``."""
+    if not row.scores:
+        return "The row has no score."
+    if row.frozen.random:
+        return "Each counts as the worst of the row and the random policy."
+    return "Each counts as the worst run of all rows: the random policy has no score here."
+
+
 def _of_row(row: Cell) -> Iterator[str]:
-    if row.diverged and row.scores:
-        runs = counted(row.diverged, "run")
-        yield f"{runs} diverged. Each counts as the worst of the row and the random policy."
+    if row.diverged:
+        yield f"{counted(row.diverged, 'run')} diverged. {_counted_as(row)}"
     if row.twice:
         yield f"{row.twice[0]} and {row.twice[1]} hold the same trial. The first counts."
     if row.scores_differ:
