@@ -108,6 +108,18 @@ def test_trials_that_fail_are_rows_too(tmp_path: Path) -> None:
     assert frame["score"].isna().all()
 
 
+def test_a_missing_score_of_random_actions_has_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"doubles:BadReward-v0": 1, "doubles:Walk-v0": 0}
+    table = {**GRID, "environments": [*names], "seeds": [0]}
+    package.run(table, out=tmp_path / "a", workers=0)
+    out, err = capsys.readouterr()
+    for name, warnings in names.items():
+        assert out.count(f"playing random actions in {name}") == 1
+        assert err.count(f"{name} has no score of random actions: ") == warnings
+
+
 def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="package.file:function"):
         package.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)

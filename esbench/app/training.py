@@ -160,11 +160,13 @@ def train(
             with display.working("finishing the trackers"):
                 tracked.close()
     display.say(*tracked.views)
-    _measure_random_scores(trials, display, engine.workers)
+    _measure_random_scores(trials, display, engine.workers, quiet)
     return outcomes
 
 
-def _measure_random_scores(trials: Sequence[Trial], display: Display, workers: int | None) -> None:
+def _measure_random_scores(
+    trials: Sequence[Trial], display: Display, workers: int | None, quiet: bool
+) -> None:
     """Record what random actions score where tables and figures have no such score."""
     from esbench.engine.setup import only_here
     from esbench.experiment.engines import local_engine
@@ -175,12 +177,17 @@ def _measure_random_scores(trials: Sequence[Trial], display: Display, workers: i
     known_here = any(only_here(group[0].spec.environment) for group in groups)
     with local_engine(0 if workers == 0 or known_here else 1) as pool:
         for group in groups:
-            name = group[0].labels["environment"]
+            name, why = group[0].labels["environment"], ""
+            if not quiet:
+                display.say(f"playing random actions in {name}, for a score to compare with")
             with display.working(f"playing random actions in {name}"):
                 try:
-                    record_random_score(group, pool)
+                    if record_random_score(group, pool) is None:
+                        why = "their mean return is not finite, or their process has died"
                 except UsageError as error:
-                    display.warn(f"{name} has no score of random actions: {error}")
+                    why = str(error)
+            if why:
+                display.warn(f"{name} has no score of random actions: {why}")
 
 
 def _draw_curve(trial: Trial, folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -188,6 +189,9 @@ def test_worse_runs_pass_by_their_mean_and_fail_by_another_statistic(
     words = render_check.JUDGED_BY[statistic]
     assert words in render_check.notes(report)
     assert words not in render_check.notes(judged("worse", by_mean))
+    mean = judged("worse", by_mean).cells[0].frozen
+    (named,) = render_check.judged_notes([cell.frozen, replace(mean, environment="Other-v0")])
+    assert named == f"{cell.frozen.title}: {words}"
     (content,) = json.loads(render_check.as_json(report))["cells"]
     assert content["episode_statistic"] == statistic
 

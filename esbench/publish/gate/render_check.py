@@ -110,9 +110,16 @@ def _in_words(change: float) -> str:
 
 
 def judged_notes(found: Iterable[Cell]) -> list[str]:
-    """What the score of a seed is where it is no mean of held-out episodes."""
-    statistics = {cell.statistic for cell in found}
-    return [text for statistic, text in JUDGED_BY.items() if statistic in statistics]
+    """What the score of a seed is where it is no mean of held-out episodes.
+
+    Cells are named where it is that of some only.
+    """
+    cells, lines = list(found), []
+    for statistic, text in JUDGED_BY.items():
+        own = [cell.title for cell in cells if cell.statistic == statistic]
+        if own:
+            lines.append(text if len(own) == len(cells) else f"{', '.join(own)}: {text}")
+    return lines
 
 
 def notes(report: CheckReport) -> list[str]:
