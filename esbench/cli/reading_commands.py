@@ -48,6 +48,10 @@ def _list(
             "loaded, and why others cannot.",
         ),
     ] = None,
+    leaderboard: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of the leaderboard (with --policies-of)."),
+    ] = None,
 ) -> None:
     """List algorithms, agents, environments, policies and other names, or settings."""
     from esbench.cli.printing import print_catalog, print_settings
@@ -59,8 +63,10 @@ def _list(
         from esbench.cli.console import print_sheet
         from esbench.publish.leaderboard.zoo import zoo, zoo_sheet
 
-        print_sheet(zoo_sheet(zoo(policies_of)))
+        print_sheet(zoo_sheet(zoo(policies_of, leaderboard)))
         return
+    if leaderboard is not None:
+        raise UsageError(f"--leaderboard {leaderboard}: expected with --policies-of ENV")
     if settings is not None:
         print_settings(kind or kind_with_settings(settings), settings)
         return

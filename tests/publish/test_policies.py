@@ -430,6 +430,10 @@ def test_rows_are_listed_with_their_policies_or_with_the_reason(esbench: Run, bo
     assert (row["score"], row["policies"]) == (entry.to_cell().score, "seeds 0-3")
     code, out, _ = esbench("list", "--policies-of", "doubles:Walk-v0")
     assert (code, row["name"] in out, "seeds 0-3" in out) == (0, True, True)
+    other = "--leaderboard", str(board.rename(board.parent / "other"))
+    assert esbench("list", "--policies-of", "doubles:Walk-v0", *other)[:2] == (0, out)
+    assert esbench("list", *other)[0] == 2
+    Path(other[1]).rename(board)
     for left_out, words in ((None, "not yet"), (LeftOut.TOO_LARGE, "too large")):
         edit_row(board, policies=None, policies_left_out=left_out)
         assert policies_of("doubles:Walk-v0").policies.tolist() == [words]

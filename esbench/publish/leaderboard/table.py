@@ -198,7 +198,8 @@ def policies_note(rows: Sequence[LeaderboardRow]) -> str:
     """The footnote on published policies."""
     states = Counter(row.entry.policies_state for row in rows)
     counts = ", ".join(f"{state} ({count})" for state, count in sorted(states.items()))
-    return f"Policies: {counts}; 'esbench list --policies-of ENV' names them."
+    command = "'esbench list --policies-of ENV'"
+    return f"Policies: {counts}; {command} names them, with --leaderboard DIR for another folder."
 
 
 def policy_words(entry: Entry) -> str:
