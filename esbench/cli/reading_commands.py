@@ -130,6 +130,7 @@ def _table(
         COLUMNS,
         require_one_layout,
         score_table,
+        shared_name,
         sheet,
         wide_frame,
         wide_sheet,
@@ -158,6 +159,8 @@ def _table(
         partial(wide_sheet, tail=tail) if wide else partial(sheet, tail=tail, by=by, columns=chosen)
     )
     names = {name for row in rows for name in (row.environment, row.algorithm)}
+    if by is not None:
+        names |= {shared_name(row, by) for row in rows}
 
     made = make(rows, **({"terminal": True} if format_ == "text" and not wide else {}))
     shown = renamed(made, rename or (), names)

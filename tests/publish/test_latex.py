@@ -105,6 +105,23 @@ def test_a_whole_name_is_replaced_except_in_commands() -> None:
     assert shown.notes == ["Score: of SNES.", SHEET.notes[1]]
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "shown"),
+    [
+        ("CartPole-v1: every row", "CartPole-v1", "new: every row"),
+        ("[1] CartPole-v1: ARS", "CartPole-v1", "[1] new: ARS"),
+        ("mine:Boat-v0: 5 of snes.", "mine:Boat-v0", "new: 5 of snes."),
+        ("mine:Boat-v0 of mine", "mine", "mine:Boat-v0 of new"),
+        ("snes s=0.2 on A-v1, snes s=0.25", "snes s=0.2", "new on A-v1, snes s=0.25"),
+        ("snes s=1: x, snes s=1.5: x", "snes s=1", "new: x, snes s=1.5: x"),
+        ("Made by (snes on A-v1): run snes", "snes", "Made by (new on A-v1): run snes"),
+    ],
+)
+def test_a_note_has_the_new_name(text: str, name: str, shown: str) -> None:
+    known = {name, "snes", "A-v1"}
+    assert renamed(Sheet([], [], [text]), [f"{name}=new"], known).notes == [shown]
+
+
 @pytest.mark.parametrize("text", ["snes", "=x", "snes=", "sness=x", ""])
 def test_a_renaming_is_a_known_name_and_a_new_one(text: str) -> None:
     with pytest.raises(UsageError, match="--rename|sness"):

@@ -65,6 +65,10 @@ def test_the_command(esbench: Run, swept: Path) -> None:
         code, out, err = esbench("table", "out", *words)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert said in err
+    name = "openai_es shaping=nes"
+    by = "--by", "learning_rate", "--format", "markdown"
+    out = esbench("table", "out", *by, "--rename", f"{name}=ES")[1]
+    assert ("| ES " in out, name in out) == (True, False)
     code, out, err = esbench("plot", "out", "--out", "plots")
     names = {Path(line).name for line in out.splitlines()}
     assert {"CartPole-v1-learning_rate.png", "CartPole-v1-shaping.svg"} <= names

@@ -93,15 +93,18 @@ def renamed(sheet: Sheet, names: Sequence[str], known: Collection[str]) -> Sheet
     Commands keep the names that they need. UsageError for a text without "=", or another name.
     """
     for text in names:
-        old, equals, new = text.partition("=")
-        if not (equals and old and new):
+        found = [name for name in known if text.startswith(f"{name}=")]
+        old = max(found, key=len, default=text.rpartition("=")[0])
+        new = text[len(old) + 1 :]
+        if not (old and new):
             raise UsageError(f"--rename {text}: expected OLD=NEW, such as snes=SNES")
         if old not in known:
             raise unknown("name in the table", old, known)
-        whole = re.compile(rf"(?<![\w:/.-]){re.escape(old)}(?![\w:/-])")
+        whole = re.compile(rf"(?<![\w:/.-]){re.escape(old)}(?![\w/-]|[:.]\S)")
 
         def write(text: str, whole: re.Pattern[str] = whole, new: str = new) -> str:
-            return text if text.startswith(MADE_BY) else whole.sub(lambda _: new, text)
+            end = text.find(": ") if text.startswith(MADE_BY) else len(text)  # a command follows
+            return whole.sub(lambda _: new, text[:end]) + text[end:]
 
         sheet = replace(
             sheet,

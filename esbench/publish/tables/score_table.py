@@ -82,9 +82,7 @@ def score_table(
     rows.sort(key=lambda row: (row.environment, nan_last(-row.score), row.name))
     if by is not None:
         rows = [replace(row, setting=row.settings.get(by)) for row in rows]
-        rows.sort(
-            key=lambda row: (row.environment, _shared_name(row, by), value_order(row.setting))
-        )
+        rows.sort(key=lambda row: (row.environment, shared_name(row, by), value_order(row.setting)))
     return rows
 
 
@@ -111,7 +109,7 @@ def _require_several(by: str, found: Sequence[Cell], root: Path) -> None:
         raise UsageError(f"--by {by}: expected a setting with several values in {root}; {near}")
 
 
-def _shared_name(row: Cell, by: str) -> str:
+def shared_name(row: Cell, by: str) -> str:
     """The name of a row without the setting ``by``."""
     return without_setting(row.name, by, row.setting)
 
@@ -183,7 +181,7 @@ def score_frame(rows: Sequence[Cell], by: str | None = None) -> pd.DataFrame:
         [*_FRAME, *["selected"] * any(not math.isnan(row.selected) for row in rows)]
     ]
     if by is not None:
-        frame["algorithm"] = [_shared_name(row, by) for row in rows]
+        frame["algorithm"] = [shared_name(row, by) for row in rows]
         frame.insert(2, by, [row.setting for row in rows])
         frame = frame.drop(columns="policy")  # part of the name
     frame.attrs["notes"] = sheet(rows).notes
@@ -234,7 +232,7 @@ def _columns(rows: Sequence[Cell], by: str | None, terminal: bool) -> list[Colum
         ]
     if by is not None:
         changed["Algorithm"] = [
-            Column("", lambda row: marked(_shared_name(row, by), row.inherited), "Algorithm"),
+            Column("", lambda row: marked(shared_name(row, by), row.inherited), "Algorithm"),
             Column("setting", None, by, lambda v: NONE if v is None else value_text(v)),
         ]
     return [new for old in COLUMNS for new in changed.get(old.heading, [old])]
