@@ -152,6 +152,8 @@ def test_numbers_and_plain_text_stay_as_they_are_in_csv(value: object) -> None:
 
 def test_values_in_one_cell_of_csv_are_joined_and_no_formula() -> None:
     assert csv(("=1", "=2")) == "'=1; =2"
+    assert csv((-1e-15, -2.5)) == "-1e-15; -2.5"
+    assert csv((-1.0, "=2")) == "'-1.0; =2"
     assert csv({"@x": "\x1b"}) == r"'@x \x1b"
 
 

@@ -102,7 +102,8 @@ def csv(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = printable(value)
-    return f"'{text}" if _FORMULA.match(text) and not _is_number(text) else text
+    numbers = all(map(_is_number, text.split("; ")))
+    return f"'{text}" if _FORMULA.match(text) and not numbers else text
 
 
 def _is_number(text: str) -> bool:
