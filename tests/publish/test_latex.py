@@ -71,6 +71,20 @@ def test_a_caption_and_a_label_can_be_referred_to(
         assert trouble not in log, log
 
 
+@pytest.mark.parametrize(
+    ("caption", "notes", "shown"),
+    [
+        ("A", [], "A"),
+        ("A", ["b", "c.", "d"], "A. b. c. d"),
+        ("Why?", ["b"], "Why? b"),
+        ("", ["b", "c"], "b. c"),
+    ],
+)
+def test_the_notes_of_a_caption_are_sentences(caption: str, notes: list[str], shown: str) -> None:
+    text = as_latex(replace(SHEET, notes=notes), Paper("caption", caption))
+    assert rf"\caption{{{shown}}}" in text
+
+
 def test_chosen_columns_fit_a_column(tmp_path: Path) -> None:
     rows = [make_cell(algorithm=f"an_algorithm_{n}", random=1.0) for n in range(3)]
     whole, chosen = sheet(rows), sheet(rows, columns=["algorithm", "Score", "seeds", "interval"])

@@ -234,11 +234,11 @@ def as_latex(sheet: Sheet, paper: Paper | None = None) -> str:
 
 
 def _naming(paper: Paper, notes: Sequence[str]) -> str:
-    """The caption and the label."""
+    """The caption and the label; all texts of a caption but the last end with a period."""
     added = notes if paper.notes == "caption" else []
-    ends = "" if not added or paper.caption.endswith((".", "?", "!", ":")) else "."
-    texts = [*[latex(paper.caption) + ends] * bool(paper.caption), *added]
-    caption = rf"\caption{{{' '.join(texts)}}}" if texts else ""
+    texts = [*[latex(paper.caption)] * bool(paper.caption), *added]
+    ended = [each if each.endswith((".", "?", "!", ":")) else f"{each}." for each in texts[:-1]]
+    caption = rf"\caption{{{' '.join([*ended, *texts[-1:]])}}}" if texts else ""
     return caption + (rf"\label{{{latex_label(paper.label)}}}" if paper.label else "")
 
 
