@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 from esbench.core.errors import UsageError
 from esbench.core.files import DISTINCT_LABELS, disk_errors, require_folder
 from esbench.core.process import interrupts_delayed
-from esbench.grids.trial_spec import differences
+from esbench.grids.trial_spec import differences, extends
 from esbench.store.find_trials import HIDDEN, find_trials, has_trials
 from esbench.store.lock import shared
 from esbench.store.outputs import only_writer
@@ -32,7 +32,8 @@ def merge(sources: Sequence[Path], out: Path) -> dict[MergeAction, int]:
     """Join output folders in ``out``, which may have trials already.
 
     A trial has the same place below every folder. An unfinished trial is replaced by a longer one
-    of the same specification. The kept checkpoints of all trials in one place are joined.
+    of the same specification, and every search by its extension to a larger budget. The kept
+    checkpoints of all trials in one place are joined.
 
     Returns:
         The number of trials that were copied, that replaced a shorter one, and that were there.
@@ -127,20 +128,17 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     reached = _reached(other)
     if known is other:
         return known
-    ours, theirs = (
-        {key: t.description()[key] for key in ("labels", "spec")} for t in (known, other)
-    )
-    if changed := differences(ours, theirs):
-        raise UsageError(
-            f"{known.path} and {other.path} hold different trials: {'; '.join(changed)}; "
-            f"expected one specification, or another output folder; {DISTINCT_LABELS}"
-        )
-    if what := _contradiction(known, other):
+    pairs = (known, other), (other, known)
+    extension = next((long for long, short in pairs if _extends(long, short)), None)
+    if extension is None:
+        _require_one_specification(known, other)
+    if what := _contradiction(known, other, extension is None):
         raise UsageError(
             f"{known.path} and {other.path} have different results of one specification: {what}; "
             "expected the same, since equal versions on one CPU type give equal bits"
         )
-    if (known.is_done and other.is_done) or reached <= _reached(known):
+    is_enough = (known.is_done and other.is_done) or reached <= _reached(known)
+    if extension is known or (extension is None and is_enough):
         return known
     if known.records_members and not other.records_members:
         raise UsageError(
@@ -150,13 +148,39 @@ def _longer(known: TrialFolder, other: TrialFolder) -> TrialFolder:
     return other
 
 
-def _contradiction(known: TrialFolder, other: TrialFolder) -> str:
-    """The first difference of the results of two trials; empty if there is none."""
+def _extends(trial: TrialFolder, other: TrialFolder) -> bool:
+    """Whether a search has all generations and the score of one with a smaller budget."""
+    ours, theirs = trial.description(), other.description()
+    is_agent = ours["spec"]["policy"] is None
+    if is_agent or ours["labels"] != theirs["labels"] or not extends(ours["spec"], theirs["spec"]):
+        return False
+    if _reached(trial)[1:] < _reached(other)[1:]:
+        return False
+    if not other.is_done:
+        return True
+    then, result = trial.result_of(other.saved_generation()), other.result()
+    return then is not None and all(then.get(key) == result.get(key) for key in _RESULT)
+
+
+def _require_one_specification(known: TrialFolder, other: TrialFolder) -> None:
+    ours, theirs = (
+        {key: t.description()[key] for key in ("labels", "spec")} for t in (known, other)
+    )
+    if changed := differences(ours, theirs):
+        labels = f"; {DISTINCT_LABELS}" * (ours["labels"] != theirs["labels"])
+        raise UsageError(
+            f"{known.path} and {other.path} hold different trials: {'; '.join(changed)}; "
+            f"expected one specification, or another output folder{labels}"
+        )
+
+
+def _contradiction(known: TrialFolder, other: TrialFolder, scored: bool) -> str:
+    """The first difference of two trials, also of results if ``scored``; empty if there is none."""
     pairs = zip(_digests(known), _digests(other), strict=False)
     for generation, (one, another) in enumerate(pairs, start=1):
         if one != another:
             return f"the digest of generation {generation}"
-    if not (known.is_done and other.is_done):
+    if not (scored and known.is_done and other.is_done):
         return ""
     first, second = known.result(), other.result()
     return next((key for key in _RESULT if first.get(key) != second.get(key)), "")

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import shutil
 import signal
+from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,41 @@ def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: b
     assert merge([b], out)["replaced"] == 1
     assert merge([a], out)["kept"] == 1
     assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
+
+
+def extend(root: Path, env_steps: int = 2000) -> None:
+    (trial,) = make_trials(root, seeds=[0], budget={"env_steps": env_steps})
+    with trial.folder.locked():
+        rows = trial.folder.begin(trial.spec, {"labels": trial.labels}, extend=True)
+        trial.folder.append(replace(make_records([0.0] * 4)[3], digest=rows[0].digest))
+        trial.folder.checkpoint({"algorithm": {}, "progress": {"generation": 4}})
+        trial.folder.finish({"score": 9.0, "env_steps": 400, "wall_time_s": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("there", "source", "action", "longest"),
+    [
+        ("extended", "short", "kept", "extended"),
+        ("extended", "unfinished", "kept", "extended"),
+        ("short", "extended", "replaced", "extended"),
+        ("short", "anew", "", "short"),  # its score is of another trial
+        ("anew", "short", "", "anew"),
+        ("extended", "scored", "", "extended"),
+    ],
+)
+def test_an_extension_stays_or_replaces_what_it_extends(
+    tmp_path: Path, there: str, source: str, action: str, longest: str
+) -> None:
+    for name, score in {"short": 3.0, "extended": 3.0, "scored": 4.0, "unfinished": None}.items():
+        write(tmp_path / name, [0], 3, score)
+    write(tmp_path / "anew", [0], 4, 9.0, budget={"env_steps": 2000})
+    extend(tmp_path / "extended")
+    out = tmp_path / "out"
+    merge([tmp_path / there], out)
+    refused = pytest.raises(UsageError, match=r"env_steps was .*000; .* folder$")
+    with contextlib.nullcontext() if action else refused:
+        assert merge([tmp_path / source], out)[action] == 1
+    assert without_locks(out) == without_locks(tmp_path / longest)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -182,7 +218,7 @@ def test_trials_that_run_are_neither_read_nor_written(
     [
         ({"score": 4.0}, {}, "different results .* score"),
         ({"returns": [1.0]}, {}, "different results .* returns"),
-        ({}, {"algorithms": {"openai_es": {"sigma": 0.3}}}, "sigma was .*, is now 0.3"),
+        ({}, {"algorithms": {"openai_es": {"sigma": 0.3}}}, "sigma was .*, is now 0.3; .* folder$"),
         ({"wall_time_s": 99.0}, {}, ""),  # a time is no contradiction
     ],
 )
@@ -202,7 +238,7 @@ def test_labels_with_one_folder_are_refused(tmp_path: Path) -> None:
     label = {"algorithm": "openai_es"}
     write(tmp_path / "one", [0], algorithms={"my_es": label})
     write(tmp_path / "other", [0], algorithms={"my|es": label})
-    with pytest.raises(UsageError, match=r"my_es.*my\|es"):
+    with pytest.raises(UsageError, match=r"my_es.*my\|es.*expected labels"):
         merge([tmp_path / "one", tmp_path / "other"], tmp_path / "out")
 
 
