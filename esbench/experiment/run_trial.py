@@ -128,6 +128,7 @@ def outcome_without_training(trial: Trial, mine: bool) -> tuple[Outcome, str] | 
     """
     if trial.is_done:
         trial.check()
+        trial.folder.columns("generation")  # raises if its rows are damaged
         if mine:
             trial.record_scores()
         hints = [f"trained with {other}"] if (other := trial.changed_code) else []

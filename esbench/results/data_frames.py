@@ -72,7 +72,7 @@ def scores_of(
 ) -> pd.DataFrame:
     """``load_scores`` of some trials, each with its labels and seed.
 
-    With ``damaged_failed``, a done trial that is damaged has the status "failed".
+    With ``damaged_failed``, a done trial that is damaged, or its rows, has the status "failed".
     """
     import pandas as pd
 
@@ -84,6 +84,8 @@ def scores_of(
         if row["status"] == "done":
             try:
                 trial.description()
+                if damaged_failed:
+                    trial.columns("generation")
                 result = trial.result()
             except DamagedTrialError:
                 if not damaged_failed:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from watchers import Watcher, run
 
+from esbench.bench.grid_cost import standing
 from esbench.core import process
 from esbench.engine.worker_pool import WorkerPool
 from esbench.environments.behaviors.behavior import Behavior, SlotView
@@ -41,6 +42,7 @@ def test_a_score_that_is_not_finite_is_done_and_says_so(make_trial: Make, pool: 
         ("trial.json", b"{}"),
         ("checkpoint/*.safetensors", b"\0"),
         ("result.json", b'{"format": 2}'),
+        ("metrics.jsonl", b'{"generation": 1'),
     ],
 )
 def test_a_damaged_trial_does_not_stop_the_others(
@@ -49,7 +51,7 @@ def test_a_damaged_trial_does_not_stop_the_others(
     trial, other = make_trial(seed=0), make_trial(seed=1)
     run(pool, trial)
     folder = trial.folder.path
-    if name not in {"result.json", "trial.json"}:
+    if name == "checkpoint/*.safetensors":
         (folder / "result.json").unlink()
     (path,) = folder.glob(name)
     path.write_bytes(content)
@@ -58,8 +60,8 @@ def test_a_damaged_trial_does_not_stop_the_others(
     assert detail.startswith(f"{path} is damaged (")
     assert "; remove " in detail
     assert path.read_bytes() == content
-    is_done = name in {"result.json", "trial.json"}
-    assert trial.folder.status == ("done" if is_done else "failed")
+    assert trial.folder.status == ("done" if trial.folder.is_done else "failed")
+    assert standing(trial).detail.startswith(f"{path} is damaged (")
     labels = trial.labels | {"seed": 0}
     (status,) = scores_of([(labels, trial.folder)], damaged_failed=True)["status"]
     assert status == "failed"
