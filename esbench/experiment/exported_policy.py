@@ -7,6 +7,7 @@ was made plays two steps before it is written: its outputs are those of the poli
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import logging
@@ -176,7 +177,10 @@ def _exported(module: torch.nn.Module, inputs: tuple[Any, ...], several: bool) -
         torch.export.save(program, content, extra_files={DESCRIPTION: about})
         return content.getvalue()
 
-    return Program(program.module(), write)
+    def run(*given: Any) -> Any:  # a copy, since a step may change the buffers of what is written
+        return copy.deepcopy(program).module()(*given)
+
+    return Program(run, write)
 
 
 def _scripted(module: torch.nn.Module, inputs: tuple[Any, ...], _: bool) -> Program:

@@ -214,6 +214,30 @@ class Convolution(torch.nn.Module):
         return self.output(self.features(images))
 
 
+class Counts(torch.nn.Linear):
+    """Its outputs depend on the number of steps, which is a buffer."""
+
+    def __init__(self, num_inputs: int, num_outputs: int) -> None:
+        super().__init__(num_inputs, num_outputs)
+        self.register_buffer("steps", torch.zeros(1))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        return super().forward(observations) * self.steps
+
+
+def test_a_module_that_keeps_state_is_not_exported(
+    make_trial: Make, pool: WorkerPool, tmp_path: Path
+) -> None:
+    trial = make_trial("CartPole-v1", policy={"template": f"{__name__}:Counts"})
+    run(pool, trial)
+    policy = esbench.load_policy(trial.folder.path)
+    for suffix in READERS:
+        with pytest.raises(UsageError, match=rf"exported to {suffix} \(its outputs differ"):
+            export_policy(policy, tmp_path / f"policy{suffix}")
+    assert not [*tmp_path.glob("policy*")]
+
+
 def test_what_cannot_be_used_is_one_sentence(make_trial: Make, pool: WorkerPool) -> None:
     trial = make_trial("CartPole-v1")
     run(pool, trial)
