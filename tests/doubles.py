@@ -110,16 +110,16 @@ class Indifferent(Walk):
 
 
 class BadReward(Walk):
-    """Gives a NaN reward in half of its episodes (or in all)."""
+    """Gives the reward ``value`` at the end of half of its episodes (or of all)."""
 
-    def __init__(self, always: bool = False) -> None:
+    def __init__(self, always: bool = False, value: float = float("nan")) -> None:
         super().__init__()
-        self.always = always
+        self.always, self.value = always, value
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
         observation, reward, terminated, truncated, info = super().step(action)
         bad = terminated and (self.always or self.np_random.random() < 0.5)
-        return observation, float("nan") if bad else reward, terminated, truncated, info
+        return observation, self.value if bad else reward, terminated, truncated, info
 
 
 class Disconnects(Raises):

@@ -8,6 +8,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
+import numpy as np
+
 from esbench.core.errors import DamagedTrialError
 from esbench.engine.engine import Engine
 from esbench.engine.random_policy import random_policy_returns
@@ -38,8 +40,8 @@ def without_random_score(trials: Iterable[Trial]) -> list[list[Trial]]:
 def record_random_score(group: list[Trial], engine: Engine) -> RandomScore | None:
     """Record what random actions score in trials of one environment, as measured once.
 
-    A worker plays them if no trial of the group has the score. None if the worker died or the
-    score is not finite; then nothing is recorded.
+    A worker plays them if no trial of the group has the score. None if the worker died, or the
+    mean or deviation is not finite; then nothing is recorded.
 
     Raises:
         UsageError: the environment has raised an exception.
@@ -57,6 +59,8 @@ def record_random_score(group: list[Trial], engine: Engine) -> RandomScore | Non
 def _random_score(name: str, kwargs: dict[str, Any], wrappers: Wrappers) -> RandomScore | None:
     spec = EnvironmentSpec(id=name, kwargs=kwargs, wrappers=wrappers)
     returns = random_policy_returns(spec, EPISODES, 0, MOST_STEPS)
-    if not math.isfinite(mean := float(returns.mean())):
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, std = float(returns.mean()), float(returns.std())
+    if not (math.isfinite(mean) and math.isfinite(std)):
         return None
-    return RandomScore(mean=mean, std=float(returns.std()), episodes=returns.size, command="")
+    return RandomScore(mean=mean, std=std, episodes=returns.size, command="")

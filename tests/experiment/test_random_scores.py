@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from watchers import run
@@ -56,14 +57,24 @@ def test_an_environment_with_a_file_is_not_measured(make_trial: Make, pool: Work
     assert trial.folder.description().get("scores") is None
 
 
-@pytest.mark.parametrize("name", ["BadReward", "Dies"])
+@pytest.mark.parametrize(
+    ("name", "kwargs"),
+    [("BadReward", {}), ("BadReward", {"value": 1e201}), ("Dies", {})],
+    ids=["no mean", "no deviation", "dies"],
+)
 def test_a_random_score_that_cannot_be_measured_is_not_recorded(
-    make_trial: Make, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, name: str, tmp_path: Path
+    make_trial: Make,
+    pool: WorkerPool,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kwargs: dict[str, Any],
+    tmp_path: Path,
 ) -> None:
     trial = make_trial()
     run(pool, trial)
     (tmp_path / "flag").write_bytes(b"x")
-    kwargs = {"flag": str(tmp_path / "flag")} if name == "Dies" else {}
+    if name == "Dies":
+        kwargs = {"flag": str(tmp_path / "flag")}
     other = EnvironmentSpec(id=f"doubles:{name}-v0", kwargs=kwargs)
     ask = pool.ask
     monkeypatch.setattr(pool, "ask", lambda questions, _: ask(questions, other))
