@@ -34,7 +34,7 @@ from esbench.results.statistics.judgment import MARGIN
 from esbench.results.statistics.significance import OMNIBUS, TestStatistic
 from esbench.store.origin import Origin, differences_within, place_in
 from esbench.store.outputs import write_bytes
-from esbench.store.own_code import changed_since
+from esbench.store.own_code import changed_since, is_of_main
 from esbench.store.provenance import now
 from esbench.store.stored_json import StoredSpec
 
@@ -179,11 +179,8 @@ def freeze(
     played = [cell.spec["environment"] for cell in found if not cell.frozen.random]
     require_trusted(played, root, trusted)
     for cell in found:
-        if changed := changed_code_of(cell):
-            raise UsageError(
-                f"{cell.title}: trained with a different version of {changed}"
-                "; train again into a new folder"
-            )
+        if problem := other_code(cell):
+            raise UsageError(f"{cell.title}: {problem}")
         if cell.ignores_seed:
             raise UsageError(f"{cell.title}: {SAME_TRAINING}")
         frozen = freeze_cell(cell, origins, statistic)
@@ -296,10 +293,16 @@ def judged_spec(cell: Cell, seed: int) -> TrialSpec:
     return stored_spec(spec, cell.title)
 
 
-def changed_code_of(cell: Cell) -> str:
-    """The names of user code that has changed since it trained the trials of a cell, in words."""
+def other_code(cell: Cell) -> str:
+    """That user code has changed since it trained the trials of a cell; empty if none has."""
     changed = [name for run in cell.runs for name in changed_since(run.description)]
-    return " and ".join(dict.fromkeys(changed))
+    if any(map(is_of_main, changed)):
+        return (
+            "trained with code that a script or a notebook defines, which is other code in this "
+            "process; expected it in a file such as mine.py, and trials of that in a new folder"
+        )
+    names = " and ".join(dict.fromkeys(changed))
+    return names and f"trained with a different version of {names}; train again into a new folder"
 
 
 def without_settings(spec: Table, names: Collection[str]) -> Table:

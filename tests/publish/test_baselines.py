@@ -110,11 +110,21 @@ def test_a_run_of_mixed_versions_is_frozen_without_digests(
             "different version of mine",
         ),
         (
+            lambda root: edit(root, "trial.json", lambda c: c.update(own_code={"__main__": "1"})),
+            "code that a script or a notebook defines, .*expected it in a file such as mine.py",
+        ),
+        (
             lambda root: write_scores(root, [100.0], algorithms={"openai_es": {"sigma": 0.4}}),
             "openai_es on CartPole-v1 is there 2 times",
         ),
     ],
-    ids=["not done", "diverged", "own code has changed", "two settings of one name"],
+    ids=[
+        "not done",
+        "diverged",
+        "own code has changed",
+        "script has changed",
+        "two settings of one name",
+    ],
 )
 def test_trials_that_cannot_be_judged_are_not_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change, words: str

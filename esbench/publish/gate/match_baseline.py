@@ -14,7 +14,7 @@ from esbench.core.arrays import Floats
 from esbench.core.units import counted
 from esbench.grids.stored_spec import at_target
 from esbench.grids.trial_spec import differences
-from esbench.results.baselines import NO_DIGESTS, changed_code_of, without_settings
+from esbench.results.baselines import NO_DIGESTS, other_code, without_settings
 from esbench.results.cell import SAME_TRAINING, Cell
 from esbench.results.run import Run
 from esbench.results.sources import unfinished
@@ -172,9 +172,7 @@ def lasting_problem(cell: Cell) -> str:
         return SAME_TRAINING
     # The scores belong to the code that trained them: a folder left from an earlier commit must
     # not let the present one pass.
-    if changed := changed_code_of(cell):
-        return f"trained with a different version of {changed}; train again into a new folder"
-    return ""
+    return other_code(cell)
 
 
 def _missing_code(cell: Cell) -> str:
