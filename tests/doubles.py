@@ -112,8 +112,8 @@ class Indifferent(Walk):
 class BadReward(Walk):
     """Gives the reward ``value`` at the end of half of its episodes (or of all)."""
 
-    def __init__(self, always: bool = False, value: float = float("nan")) -> None:
-        super().__init__()
+    def __init__(self, always: bool = False, value: float = float("nan"), length: int = 20) -> None:
+        super().__init__(length)
         self.always, self.value = always, value
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:

@@ -39,6 +39,7 @@ from esbench.core.generators import GeneratorWatch, Named, shared_generators
 from esbench.core.units import counted
 from esbench.environments.backends.gymnasium_loop import GymnasiumBackend
 from esbench.environments.make_environment import Wrappers, import_classes, make_environment
+from esbench.environments.returned_values import ReturnedValues
 from esbench.environments.specifications import has_time_limit
 
 STEPS: Final = 500  # of the episodes before, and of the compared one
@@ -97,11 +98,15 @@ def check_values(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ()) -> 
         actions = backend.single_action_space
         require_flat(backend.single_observation_space, name, "observation")
         require_flat(actions, name, "action")
+        returned = ReturnedValues(name, backend.single_observation_space)
         try:
             backend.start(0, SEED)
-            for _ in range(FIRST):
+            returned.require_inside(backend.observations[0])
+            for step in range(1, FIRST + 1):
                 if backend.live[0]:
-                    backend.step(packed([actions.sample()], actions))
+                    _, rewards, *_ = backend.step(packed([actions.sample()], actions))
+                    returned.require_inside(backend.observations[0])
+                    returned.require_finite_reward(rewards[0], step)
         except EsbenchError:
             raise
         except USER_CODE_ERRORS as error:

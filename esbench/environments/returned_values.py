@@ -41,6 +41,16 @@ class ReturnedValues:
         if observations.dtype.kind == "f" and np.isinf(observations).any():
             raise self._wrong(part, "is infinite; expected finite numbers")
 
+    def require_inside(self, observation: Array) -> None:
+        """Refuse numbers outside of the bounds of a Box or Discrete space, and NaN."""
+        if not isinstance(box := self._space, spaces.Box):
+            self.observation(observation)
+            return
+        outside = ~((observation >= box.low) & (observation <= box.high))
+        if outside.any():
+            number, low, high = (each[outside][0] for each in (observation, box.low, box.high))
+            raise self._outside("", number, low, high)
+
     def of_reset(self, answer: Any) -> tuple[Any, dict[str, Any]]:
         """The observation and the info that ``reset`` has returned."""
         if isinstance(answer, tuple) and len(answer) == 2:
@@ -74,6 +84,11 @@ class ReturnedValues:
         if isinstance(value, FLAGS) or (isinstance(value, np.ndarray) and value.size == 1):
             return bool(value)
         raise self._failure(f"the flag {name!r} is {_kind(value)}; expected true or false")
+
+    def require_finite_reward(self, reward: float, step: int) -> None:
+        """Refuse a reward that is infinite or not a number."""
+        if not np.isfinite(reward):
+            raise self._failure(f"the reward of step {step} is {reward}; expected finite numbers")
 
     def _fit(self, space: Space, value: Any, part: str) -> Any:
         low: Any
@@ -109,8 +124,7 @@ class ReturnedValues:
         fitted = self._array(space, value, part)
         outside = (fitted < low) | (fitted > high)
         if np.count_nonzero(outside):  # faster than any() of a few
-            number = fitted[outside][0]
-            raise self._wrong(part, f"has the number {number}; expected {low} to {high}")
+            raise self._outside(part, fitted[outside][0], low, high)
         return fitted
 
     def _array(self, space: Space, value: Any, part: str) -> Array:
@@ -141,6 +155,9 @@ class ReturnedValues:
 
     def _unlike(self, part: str, value: Any, expected: str) -> TrainingError:
         return self._wrong(part, f"is {_kind(value)}; its space has {expected}")
+
+    def _outside(self, part: str, number: Any, low: Any, high: Any) -> TrainingError:
+        return self._wrong(part, f"has the number {number!s}; expected {low!s} to {high!s}")
 
     def _wrong(self, part: str, what: str) -> TrainingError:
         whole = f"the part {part} of an observation" if part else "an observation"

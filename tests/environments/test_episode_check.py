@@ -90,6 +90,13 @@ RUN = ["--env", CLIFF, "--algorithm", "openai_es", "--env-steps", "500", "--work
         (("doubles:Spaces-v0", {"observation": "text"}), "observation space has a Text space"),
         (("doubles:Spaces-v0", {"action": "text"}), "action space has a Text space"),
         (("doubles:Answers-v0", {"kind": "text"}), r"an observation is 'abc' \(str\)"),
+        (("doubles:Answers-v0", {"kind": "reward none"}), r"a reward is None \(NoneType\)"),
+        (("doubles:Loose-v0",), r"has the number -0\.651\d+; expected -0\.01 to 0\.01"),
+        (("doubles:BadObservation-v0", {"share": 1}), "has the number nan; expected -inf to inf"),
+        (
+            ("doubles:BadReward-v0", {"always": True, "length": 5}),
+            "reward of step 5 is nan; expected",
+        ),
         (("hostile_code:Reset-raise-v0",), r"failed: .*, line \d+\)"),
     ],
 )

@@ -115,6 +115,22 @@ def test_an_observation_outside_its_space_is_refused(space: Any, given: Any, wor
 
 
 @pytest.mark.parametrize(
+    ("space", "given", "words"),
+    [
+        (spaces.Discrete(4), 7, "number 7; expected 0 to 3"),
+        (spaces.Box(0, 5, (1, 2), np.uint8), [[5, 9]], "number 9; expected 0 to 5"),
+        (spaces.Box(-np.inf, 0.5, (2,)), [-9.0, 0.75], "number 0.75; expected -inf to 0.5"),
+    ],
+)
+def test_a_number_outside_of_its_bounds_is_named(space: Any, given: Any, words: str) -> None:
+    returned = ReturnedValues("Mine-v0", space)
+    space.seed(0)
+    returned.require_inside(np.array(space.sample()))
+    with pytest.raises(TrainingError, match=words):
+        returned.require_inside(np.array(given))
+
+
+@pytest.mark.parametrize(
     ("space", "given", "same"),
     [
         (BYTES, [3.0, 4.0], np.array([3, 4], np.uint8)),
