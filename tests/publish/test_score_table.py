@@ -3,6 +3,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from fake_trials import COMMAND, edit, make_records, make_trials, write_scores, 
 from scipy.stats import trim_mean
 
 from esbench.core.errors import UsageError
-from esbench.grids.environment_files import RandomScore
+from esbench.grids.environment_files import RandomScore, Scores
 from esbench.publish.tables.comparison_table import compare_sides
 from esbench.publish.tables.render_table import Sheet, as_csv, as_latex, export, records
 from esbench.publish.tables.score_table import COLUMNS, score_frame, score_table, sheet, wide_sheet
@@ -161,9 +162,13 @@ def test_without_a_random_score_a_run_that_diverged_counts_as_the_worst_of_all(
     write_scores(tmp_path, [1.0, 2.0, 3.0, 4.0], algorithms={"snes": {}})
     first, second = sorted(score_table(tmp_path), key=lambda row: row.algorithm)
     assert first.scores == (3.0, 4.0, 5.0, 1.0)
-    assert len(notes_with([first, second], "the worst run of all rows")) == 1
+    assert len(notes_with([first, second], "the worst of all rows")) == 1
     notes = compare_sides("openai_es", "snes", tmp_path).notes
     assert any("the worst of both sides" in note for note in notes)
+    known = replace(
+        second, frozen=Scores(random=RandomScore(mean=2.0, std=1.0, episodes=9, command="x"))
+    )
+    assert len(notes_with([first, known], "the worst of all rows")) == 1
 
 
 def test_what_is_unfinished_changes_no_other_row_of_an_environment_without_a_file(

@@ -33,6 +33,7 @@ from esbench.publish.tables.table_notes import (
     left_out,
     marked,
     seeds_notes,
+    worst_text,
 )
 from esbench.results.cell import Cell, cells_named, require_comparable, seed_scores, variant_of
 from esbench.results.overspending import excess_text
@@ -390,11 +391,11 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
         )
     if unfinished := sum(len(cell.runs) - len(cell.scores) for cell in cells):
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
-    if diverged := sum(cell.diverged for cell in cells):
-        known = all(cell.frozen.random for cell in cells)
-        worst = "its side and the random policy" if known else "both sides"
-        notes.append(f"{counted(diverged, 'run')} diverged. Each counts as the worst of {worst}.")
     for pair in pairs:
+        group = pair.first, pair.second
+        if diverged := sum(cell.diverged for cell in group):
+            end = worst_text(group, "its side", "both sides")
+            notes.append(f"{_place(pairs, pair)}: {counted(diverged, 'run')} diverged. {end}")
         sides = {"A": pair.first.overspent, "B": pair.second.overspent}
         if over := excess_text(sides, "A and B"):
             notes.append(f"{_place(pairs, pair)}: {over}")

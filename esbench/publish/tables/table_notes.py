@@ -99,9 +99,18 @@ def cautions(rows: Sequence[Cell]) -> list[str]:
     notes = seeds_notes([len(row.scores) for row in rows])
     if unfinished := sum(row.unfinished for row in rows):
         notes.append(f"{counted(unfinished, 'trial')} without a score: see 'esbench status'.")
-    environments = groupby(rows, key=lambda row: row.environment)
-    notes += grouped((name, text) for name, own in environments for text in _of_environment([*own]))
-    return notes + grouped((row.title, text) for row in rows for text in _of_row(row))
+    groups = [[*own] for _, own in groupby(rows, key=lambda row: row.environment)]
+    notes += grouped((own[0].environment, text) for own in groups for text in _of_environment(own))
+    return notes + grouped(
+        (row.title, text) for own in groups for row in own for text in _of_row(row, own)
+    )
+
+
+def worst_text(group: Sequence[Cell], one: str, every: str) -> str:
+    """How diverged runs of a group of cells count, as in ``seed_scores``."""
+    if all(cell.frozen.random for cell in group):
+        return f"Each counts as the worst of {one} and the random policy."
+    return f"Each counts as the worst of {every}: the random policy has no score for each."
 
 
 def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
@@ -113,18 +122,10 @@ def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
         yield over
 
 
-def _counted_as(row: Cell) -> str:
-    """How the diverged runs of a row count, as in ``seed_scores``."""
-    if not row.scores:
-        return "The row has no score."
-    if row.frozen.random:
-        return "Each counts as the worst of the row and the random policy."
-    return "Each counts as the worst run of all rows: the random policy has no score here."
-
-
-def _of_row(row: Cell) -> Iterator[str]:
+def _of_row(row: Cell, group: Sequence[Cell]) -> Iterator[str]:
     if row.diverged:
-        yield f"{counted(row.diverged, 'run')} diverged. {_counted_as(row)}"
+        end = worst_text(group, "the row", "all rows") if row.scores else "The row has no score."
+        yield f"{counted(row.diverged, 'run')} diverged. {end}"
     if row.twice:
         yield f"{row.twice[0]} and {row.twice[1]} hold the same trial. The first counts."
     if row.scores_differ:
