@@ -224,12 +224,15 @@ def p_paired(first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0) -> floa
     """The two-sided p-value of a sign-flip test of the mean difference of pairs, both [pairs].
 
     It is exact under the hypothesis that a pair may be swapped. Pairs of equal values say nothing.
-    Exact for few pairs; otherwise with random flips of the stream ``seed``, including none, as in
-    ``scipy.stats.permutation_test`` with ``permutation_type="samples"``.
+    Exact for few pairs and for differences of one sign; otherwise with random flips of the stream
+    ``seed``, including none, as in ``scipy.stats.permutation_test`` with
+    ``permutation_type="samples"``.
     """
     differences = np.subtract(first, second, dtype=np.float64)
     differences = differences[differences != 0]
     total, size = differences.sum(), differences.size
+    if size and len(set(differences > 0)) == 1:
+        return math.ldexp(1.0, 1 - size)
     limit = abs(total) - 4 * EPSILON * np.abs(differences).sum()
     blocks: Iterable[npt.NDArray[np.int_] | npt.NDArray[np.int8]]
     if 2**size <= PERMUTATIONS:
