@@ -226,6 +226,25 @@ class Counts(torch.nn.Linear):
         return super().forward(observations) * self.steps
 
 
+class Tallies(Counts):
+    """Counts its steps, and its outputs do not depend on them."""
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return super().forward(observations) / self.steps
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pt2"])
+def test_an_exported_buffer_is_that_of_the_policy(
+    make_trial: Make, pool: WorkerPool, tmp_path: Path, suffix: str
+) -> None:
+    trial = make_trial("CartPole-v1", policy={"template": f"{__name__}:Tallies"})
+    run(pool, trial)
+    path = tmp_path / f"policy{suffix}"
+    export_policy(esbench.load_policy(trial.folder.path), path)
+    program: Any = READERS[suffix](path)
+    assert [float(each) for name, each in program.named_buffers() if "steps" in name] == [0.0]
+
+
 def test_a_module_that_keeps_state_is_not_exported(
     make_trial: Make, pool: WorkerPool, tmp_path: Path
 ) -> None:
