@@ -116,11 +116,10 @@ def _frozen_scores(runs: Sequence[Run]) -> Scores:
     found = [
         parse(Scores, own, str(run.folder.path / "trial.json"), "scores") for run, own in recorded
     ]
-    file = frozen_scores(runs[0].description["spec"]["environment"])
-    if not found or (file.random and all(each.is_measured for each in found)):
-        return file
     random = next((each.random for each in found if each.random), None)
-    return found[0].model_copy(update={"random": found[0].random or random})
+    file = frozen_scores(runs[0].description["spec"]["environment"])
+    first = file if all(each.is_measured for each in found) else found[0]
+    return first.model_copy(update={"random": first.random or random})
 
 
 def _with_random_scores(cells: Sequence[Cell]) -> list[Cell]:

@@ -10,6 +10,7 @@ from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.random_scores import record_random_score, without_random_score
 from esbench.experiment.trials import Trial
 from esbench.grids import environment_files
+from esbench.grids.environment_files import Scores
 from esbench.grids.trial_spec import EnvironmentSpec
 from esbench.publish.tables.score_table import score_table
 
@@ -48,6 +49,22 @@ def test_a_file_that_is_written_later_takes_the_place_of_a_measured_score(
     environment_files._paths.cache_clear()
     (cell,) = score_table(trial.folder.path.parents[2])
     assert (cell.random_score, cell.reference_score) == (3, 400)
+
+
+def test_a_file_without_a_random_score_leaves_the_measured_one(
+    make_trial: Make, pool: WorkerPool, freeze: Callable[..., None]
+) -> None:
+    environment_files._paths.cache_clear()
+    freeze(
+        "CartPole-v1",
+        text="[scores.references.PPO]\nscore = 400.0\nsource = 'a paper'\ncomparable = true\n",
+    )
+    trial = make_trial("CartPole-v1")
+    run(pool, trial)
+    record_random_score([trial], pool)
+    trial.folder.record_scores(Scores(random=trial.frozen.random).model_dump(mode="json"))
+    (cell,) = score_table(trial.folder.path.parents[2])
+    assert (cell.random_score, cell.reference_score) == (pytest.approx(22, abs=3), 400)
 
 
 def test_an_environment_with_a_file_is_not_measured(make_trial: Make, pool: WorkerPool) -> None:
