@@ -118,6 +118,8 @@ def test_a_missing_score_of_random_actions_has_its_reason(
     for name, warnings in names.items():
         assert out.count(f"playing random actions in {name}") == 1
         assert err.count(f"{name} has no score of random actions: ") == warnings
+    package.run({**table, "seeds": [0, 1]}, out=tmp_path / "a", workers=0)
+    assert "random actions in doubles:Walk-v0" not in capsys.readouterr().out  # its score is known
 
 
 def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:

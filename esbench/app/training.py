@@ -178,12 +178,14 @@ def _measure_random_scores(
     with local_engine(0 if workers == 0 or known_here else 1) as pool:
         for group in groups:
             name, why = group[0].labels["environment"], ""
-            if not quiet:
+            if not (quiet or any(trial.frozen.random for trial in group)):
                 display.say(f"playing random actions in {name}, for a score to compare with")
             with display.working(f"playing random actions in {name}"):
                 try:
                     if record_random_score(group, pool) is None:
-                        why = "their mean return is not finite, or their process has died"
+                        why = (
+                            "their returns have no finite mean and deviation, or their process died"
+                        )
                 except UsageError as error:
                     why = str(error)
             if why:

@@ -127,6 +127,7 @@ def test_a_whole_name_is_replaced_except_in_commands() -> None:
         ("mine:Boat-v0: 5 of snes.", "mine:Boat-v0", "new: 5 of snes."),
         ("mine:Boat-v0 of mine", "mine", "mine:Boat-v0 of new"),
         ("snes s=0.2 on A-v1, snes s=0.25", "snes s=0.2", "new on A-v1, snes s=0.25"),
+        ("(as that of snes.)", "snes", "(as that of new.)"),
         ("snes s=1: x, snes s=1.5: x", "snes s=1", "new: x, snes s=1.5: x"),
         ("Made by (snes on A-v1): run snes", "snes", "Made by (new on A-v1): run snes"),
     ],

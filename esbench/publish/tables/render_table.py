@@ -100,7 +100,7 @@ def renamed(sheet: Sheet, names: Sequence[str], known: Collection[str]) -> Sheet
             raise UsageError(f"--rename {text}: expected OLD=NEW, such as snes=SNES")
         if old not in known:
             raise unknown("name in the table", old, known)
-        whole = re.compile(rf"(?<![\w:/.-]){re.escape(old)}(?![\w/-]|[:.]\S)")
+        whole = re.compile(rf"(?<![\w:/.-]){re.escape(old)}(?![\w/-]|[:.]\w)")
 
         def write(text: str, whole: re.Pattern[str] = whole, new: str = new) -> str:
             end = text.find(": ") if text.startswith(MADE_BY) else len(text)  # a command follows
