@@ -74,7 +74,9 @@ def finished(*arguments: str, **options: Any) -> tuple[int, str, str]:
 def alive(pid: int) -> bool:
     """Whether a process runs."""
     status = Path(f"/proc/{pid}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return "State:\tZ" not in status.read_text()
+    return False
 
 
 def children(main: str) -> list[int]:
