@@ -187,11 +187,11 @@ def _scripted(module: torch.nn.Module, inputs: tuple[Any, ...], _: bool) -> Prog
     """TorchScript, which ``torch.jit.load`` reads, also in C++."""
     import torch
 
-    program = torch.jit.trace(copy.deepcopy(module), inputs, check_trace=False)
+    own = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    program = torch.jit.trace(module, inputs, check_trace=False)
 
     def write(about: str) -> bytes:
         content = io.BytesIO()
-        own = dict(module.named_buffers())
         for name, buffer in program.named_buffers():
             buffer.copy_(own[name])  # a step may have changed it
         torch.jit.save(program, content, _extra_files={DESCRIPTION: about})
