@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -30,6 +30,7 @@ from esbench.publish.tables.table_notes import (
     SEED_SCORES,
     TAIL,
     TUNED_NOTE,
+    grouped,
     left_out,
     marked,
     seeds_notes,
@@ -391,17 +392,21 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
         )
     if unfinished := sum(len(cell.runs) - len(cell.scores) for cell in cells):
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
+    notes += grouped((_place(pairs, pair), text) for pair in pairs for text in _diverged(pair))
     for pair in pairs:
-        group = pair.first, pair.second
-        if diverged := sum(cell.diverged for cell in group):
-            end = worst_text(group, "its side", "both sides")
-            notes.append(f"{_place(pairs, pair)}: {counted(diverged, 'run')} diverged. {end}")
         sides = {"A": pair.first.overspent, "B": pair.second.overspent}
         if over := excess_text(sides, "A and B"):
             notes.append(f"{_place(pairs, pair)}: {over}")
         if settings := _differences(pair.first, pair.second):
             notes.append(f"{_place(pairs, pair)}: A and B differ in {'; '.join(settings)}.")
     return notes
+
+
+def _diverged(pair: Pair) -> Iterator[str]:
+    group = pair.first, pair.second
+    if diverged := sum(cell.diverged for cell in group):
+        end = worst_text(group, "its side", "both sides")
+        yield f"{counted(diverged, 'run')} diverged. {end}"
 
 
 def _differences(first: Cell, second: Cell) -> list[str]:
