@@ -67,10 +67,12 @@ def test_a_shorter_trial_is_replaced_by_a_longer_one(tmp_path: Path, finished: b
     assert without_locks(out) == without_locks(tmp_path / "other") == without_locks(b)
 
 
-def extend(root: Path, env_steps: int = 2000) -> None:
+def extend(root: Path, env_steps: int = 2000, begun: bool = False) -> None:
     (trial,) = make_trials(root, seeds=[0], budget={"env_steps": env_steps})
     with trial.folder.locked():
         rows = trial.folder.begin(trial.spec, {"labels": trial.labels}, extend=True)
+        if begun:
+            return
         trial.folder.append(replace(make_records([0.0] * 4)[3], digest=rows[0].digest))
         trial.folder.checkpoint({"algorithm": {}, "progress": {"generation": 4}})
         trial.folder.finish({"score": 9.0, "env_steps": 400, "wall_time_s": 1.0})
@@ -82,6 +84,8 @@ def extend(root: Path, env_steps: int = 2000) -> None:
         ("extended", "short", "kept", "extended"),
         ("extended", "unfinished", "kept", "extended"),
         ("short", "extended", "replaced", "extended"),
+        ("begun", "short", "kept", "begun"),
+        ("short", "begun", "replaced", "begun"),
         ("short", "anew", "", "short"),  # its score is of another trial
         ("anew", "short", "", "anew"),
         ("extended", "scored", "", "extended"),
@@ -90,10 +94,12 @@ def extend(root: Path, env_steps: int = 2000) -> None:
 def test_an_extension_stays_or_replaces_what_it_extends(
     tmp_path: Path, there: str, source: str, action: str, longest: str
 ) -> None:
-    for name, score in {"short": 3.0, "extended": 3.0, "scored": 4.0, "unfinished": None}.items():
+    for name in ("short", "extended", "begun", "scored", "unfinished"):
+        score = {"scored": 4.0, "unfinished": None}.get(name, 3.0)
         write(tmp_path / name, [0], 3, score)
     write(tmp_path / "anew", [0], 4, 9.0, budget={"env_steps": 2000})
     extend(tmp_path / "extended")
+    extend(tmp_path / "begun", begun=True)
     out = tmp_path / "out"
     merge([tmp_path / there], out)
     refused = pytest.raises(UsageError, match=r"env_steps was .*000; .* folder$")
