@@ -110,7 +110,7 @@ def worst_text(group: Sequence[Cell], one: str, every: str) -> str:
     """How diverged runs of a group of cells count, as in ``seed_scores``."""
     if all(cell.frozen.random for cell in group):
         return f"Each counts as the worst of {one} and the random policy."
-    return f"Each counts as the worst of {every}: the random policy has no score for each."
+    return f"Each counts as the worst of {every}, since some lack a score of the random policy."
 
 
 def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
