@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections import Counter
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from esbench.core.errors import UsageError, unknown
 from esbench.core.json_text import as_text
@@ -116,7 +115,7 @@ def compare_sides(
     """
     ours, theirs = _side(first, root), _side(second, root)
     require_comparable([*ours, *theirs])
-    matched = _matched(ours, theirs) if root is None else _beside(ours, theirs)
+    matched = _matched(ours, theirs, WITHIN if root else BETWEEN)
     if any(_paths(a) & _paths(b) for a, b in matched):
         raise UsageError(
             f"{first} and {second} have trials in common; expected two folders or two algorithms"
@@ -302,51 +301,33 @@ def _require_one_row(name: str, side: Sequence[Cell], root: Path) -> None:
         raise UsageError(f"{name!r} has several rows in {root}; expected one of {', '.join(rows)}")
 
 
-def _beside(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """The cells of two algorithms in equal environments.
-
-    Where a side has several, those that differ in nothing but the algorithm.
-    """
-    environments = [Counter(cell.environment for cell in side) for side in (ours, theirs)]
-    settings = [Counter(map(_beside_algorithm, side)) for side in (ours, theirs)]
-    return [
-        (mine, other)
-        for mine, other in itertools.product(ours, theirs)
-        if mine.environment == other.environment
-        and (
-            all(count[mine.environment] == 1 for count in environments)
-            or (
-                _beside_algorithm(mine) == _beside_algorithm(other)
-                and all(count[_beside_algorithm(mine)] == 1 for count in settings)
-            )
-        )
-    ]
-
-
 def _beside_algorithm(cell: Cell) -> tuple[str, str]:
     """The environment, and the hash of all settings but those of the algorithm."""
     others = {key: value for key, value in cell.spec.items() if key != "algorithm"}
     return cell.environment, variant_of(others)
 
 
-def _matched(ours: Sequence[Cell], theirs: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """The cells of equal environments and labels; labels may differ where both have one cell.
+# By which cells of two folders are compared, and those of two algorithms in one folder.
+BETWEEN: Final = (attrgetter("environment"), attrgetter("labels"), attrgetter("labels", "variant"))
+WITHIN: Final = (attrgetter("environment"), _beside_algorithm)
 
-    Where a side has several cells with the same labels, those of equal settings.
-    """
-    environments = [Counter(cell.environment for cell in side) for side in (ours, theirs)]
-    labels = [Counter(cell.labels for cell in side) for side in (ours, theirs)]
-    return [
-        (mine, other)
-        for mine in ours
-        for other in theirs
-        if mine.environment == other.environment
-        and (
-            all(count[mine.environment] == 1 for count in environments)
-            or (mine.labels == other.labels and all(count[mine.labels] == 1 for count in labels))
-            or (mine.labels == other.labels and mine.variant == other.variant)
-        )
-    ]
+
+def _matched(
+    ours: Sequence[Cell], theirs: Sequence[Cell], keys: Sequence[Callable[[Cell], Any]]
+) -> list[tuple[Cell, Cell]]:
+    """The cells with an equal key of which each side has one, for one of the keys."""
+    pairs = set()
+    for key in keys:
+        mine, others = _alone(ours, key), _alone(theirs, key)
+        pairs |= {(mine[each], others[each]) for each in mine.keys() & others.keys()}
+    return [(ours[n], theirs[other]) for n, other in sorted(pairs)]
+
+
+def _alone(side: Sequence[Cell], key: Callable[[Cell], Any]) -> dict[Any, int]:
+    """The places of the cells whose key no other one has, by that key."""
+    keys = list(map(key, side))
+    counts = Counter(keys)
+    return {each: n for n, each in enumerate(keys) if counts[each] == 1}
 
 
 def _contents(side: Sequence[Cell]) -> str:
