@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import time
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
@@ -26,6 +25,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from esbench.core.clock import RunningTime
 from esbench.core.errors import (
     USER_CODE_ERRORS,
     EsbenchError,
@@ -195,11 +195,11 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
                 zip_longest(_episode(first, seed), _episode(second, PAIRS + seed, seed))
             )
         )
-        deadline = time.monotonic() + PATIENCE
+        running = RunningTime()
         for number, (mine, other) in islice(steps, PAIRED_STEPS):
             if mine != other:
                 return False
-            if time.monotonic() > deadline:
+            if running() > PATIENCE:
                 return None
             longest = max(longest, number)  # the first one is the reset
         return longest > 1 if longest else None
@@ -326,8 +326,8 @@ def _layers(env: Environment) -> list[Environment]:
 
 
 def _limited(steps: Iterator[_Item], most: int, seconds: float) -> Iterator[_Item]:
-    deadline = time.monotonic() + seconds
-    return takewhile(lambda _: time.monotonic() < deadline, islice(steps, most))
+    running = RunningTime()
+    return takewhile(lambda _: running() < seconds, islice(steps, most))
 
 
 def _watched(env: Environment, seed: int, shared: Named) -> Iterator[Step]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from gymnasium import spaces
 
 import esbench
 from esbench import check_environment
+from esbench.core import clock
 from esbench.core.errors import UsageError, UserCodeError
 from esbench.engine import player, worker_pool
 from esbench.engine.jobs import CENTER, Task
@@ -137,6 +139,16 @@ def test_observations_of_any_space_are_compared_by_content(space: spaces.Space[A
     space.seed(0)
     one, other = space.sample(), space.sample()
     assert _content(one) == _content(copy.deepcopy(one)) != _content(other)
+
+
+@pytest.mark.parametrize("look", [15, 60, 100])
+def test_a_machine_that_stops_for_a_minute_hides_no_state(
+    monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    times = chain([0.0] * look, repeat(60.0))
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    with pytest.raises(UsageError, match="BipedalWalker keeps state"):
+        check_episodes("BipedalWalker-v3", {})
 
 
 def test_a_refused_environment_writes_no_trial(esbench: Run, tmp_path: Path) -> None:
