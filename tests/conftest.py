@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run, execute, working_in
+from command_line import Run, execute, files, working_in
 
 from esbench.algorithms.base import ALGORITHMS
 from esbench.core.registry import Registry
@@ -90,6 +90,21 @@ def esbench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 
     with working_in(tmp_path):
         yield run
+
+
+@pytest.fixture
+def refused(esbench: Run, tmp_path: Path) -> Callable[..., str]:
+    """Return ``esbench ARGUMENTS`` that must be refused; it returns the sentence."""
+
+    def run(*arguments: str) -> str:
+        before = files(tmp_path)
+        code, out, err = esbench(*arguments)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert err.startswith("esbench: ")
+        assert files(tmp_path) == before
+        return err
+
+    return run
 
 
 @pytest.fixture

@@ -179,12 +179,3 @@ def test_agents_without_their_library_are_left_out(monkeypatch: pytest.MonkeyPat
     # Two environments lack a package too, but no algorithm is left in the others either.
     with pytest.raises(UsageError, match="^no library of sac$"):
         skip_missing("gradient", {})
-
-
-@pytest.mark.parametrize(
-    ("skip", "message"),
-    [(["snez"], "'snez'.*'snes'"), (["CartPole-v1"], "nothing to run"), (["snes"], "nothing")],
-)
-def test_only_names_of_the_grid_are_skipped_and_not_all(skip: list[str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        compose({"environments": ["CartPole-v1"], "algorithms": ["snes"]}, {"skip": skip})

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from command_line import Run, finished
+from command_line import finished
 
 from esbench.core import import_hooks
 
@@ -23,18 +23,6 @@ def test_an_import_of_an_old_path_names_the_new_one(old: str) -> None:
         importlib.import_module(old)
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'esbench\.nosuch'"):
         importlib.import_module("esbench.nosuch")
-
-
-def test_own_code_with_an_old_import_is_refused_with_the_new_name(
-    esbench: Run, tmp_path: Path
-) -> None:
-    (tmp_path / "mine.py").write_text("from esbench.algorithms.settings import AlgorithmSettings\n")
-    code, _, err = esbench(
-        *("run", "--env", "CartPole-v1", "--algorithm", "mine:Mine", "--seeds", "0")
-    )
-    assert code == 2
-    assert "esbench.algorithms.search_settings" in err
-    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("modules", ["esbench, gymnasium", "gymnasium, esbench"])

@@ -89,22 +89,6 @@ def test_the_check_notices_a_forgotten_momentum() -> None:
         esbench.check_algorithm(own_search.Forgetful)
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("own_search:Derived", "not an algorithm"),
-        ("own_search:Unfinished", "lacks _ask"),
-        ("own_search:OtherSettings", "AlgorithmSettings"),
-        ("own_search:Mime", "'Mine'"),
-    ],
-)
-def test_a_class_that_is_no_algorithm_is_refused(name: str, words: str, esbench: Run) -> None:
-    code, out, err = esbench("plan", "--env", "CartPole-v1", "--algorithm", name, "--seeds", "0")
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert words in err
-    assert name in err
-
-
 def test_a_trial_checks_its_own_algorithm_before_it_trains(esbench: Run) -> None:
     options = ("--env", "CartPole-v1", "--env-steps", "3000", "--seeds", "0", "--quiet")
     names = ("own_search:Explodes", "own_search:Forgetful", "own_search:Mine")

@@ -1,11 +1,9 @@
 import dataclasses
 import itertools
 import re
-import shlex
 import shutil
 from pathlib import Path
 
-import gymnasium
 import pytest
 from command_line import Run, execute, files, finished, working_in
 from fake_trials import edit, learning, make_records, make_trials, write_scores, write_trial
@@ -190,53 +188,6 @@ def test_every_help_has_an_example(esbench: Run) -> None:
     assert len(commands) == 25
     for command in commands:
         assert re.search(rf"Examples?:\s+esbench {command}", esbench(command, "--help")[1])
-
-
-gymnasium.register("Missing-v0", entry_point="a_library_nobody_has:Env")
-MISSING = "'Missing-v0'.*'a_library_nobody_has'"
-SPACES = 'environment."doubles:Spaces-v0".kwargs={observation="text"}'
-WRAPPED = 'run --env CartPole-v1 --algorithm snes --seeds 0 --set environment."CartPole-v1".'
-ADAM = "algorithms.openai_es.optimizer_settings"
-REFUSED = {
-    "table nowhere": "nowhere",
-    "run quick --env-steps 1e5": "--env-steps '1e5': expected an integer",
-    "eval": "expected either a trial's folder or --random-policy",
-    "eval somewhere --seed 5": "--seed 5: expected --random-policy ENV or a row",
-    "table out --wide --format json": "--wide with --format json: expected one of text, markdown",
-    "baseline out --suggest --replace": "--replace: expected --out",
-    f"verify {__file__} --leaderboard elsewhere": "TRIAL with --leaderboard elsewhere",
-    "plan --env Missing-v0 --algorithm openai_es": MISSING,
-    # One trial is checked in this process, which is the one that knows the name.
-    "run --env Missing-v0 --algorithm openai_es --seeds 0": MISSING,
-    f"run --env doubles:Spaces-v0 --algorithm snes --seeds 0 --set '{SPACES}'": "a Text space",
-    f"{WRAPPED}wrappers='[{{wrapper=\"gymnasium.wrappers:TimeAwareObservatio\"}}]'": (
-        "did you mean 'TimeAwareObservation'"
-    ),
-    f"{WRAPPED}wrappers='[{{wrapper=\"gymnasium.wrappers:TimeLimit\",steps=3}}]'": (
-        "TimeLimit' with arguments {'steps': 3}: TypeError: .*'steps'"
-    ),
-    f"{WRAPPED}wrappers='[{{wrapper=\"builtins:repr\"}}]'": "'builtins:repr': cannot import",
-    "bench --env CartPole-v1 --rounds 0": "rounds = 0: expected at least 1",
-    "bench --env CartPole-v1 --set seeds=[0,1]": "2 trials",
-    "small --env CartPole-v7": "unknown environment 'CartPole-v7'; did you mean",
-    # Nearer to an environment that is not of this package.
-    "small --env doubles:Walker2d-v0": "did you mean 'doubles:Walk-v0'",
-    f"small --set {ADAM}.beta=1": r"optimizer adam: unknown key beta \(= 1\); .* 'betas'",
-    f"small --out {__file__}": "test_cli.py is a file",
-    "small --out /dev/null/out": "/dev/null is a file; expected a folder",
-    "list --settings mpl": "unknown algorithm, agent, policy or behavior 'mpl'; did you mean 'mlp'",
-}
-
-
-@pytest.mark.parametrize("command", REFUSED)
-def test_bad_input_is_one_sentence_and_nothing_is_written(
-    esbench: Run, tmp_path: Path, command: str
-) -> None:
-    first, *rest = shlex.split(command)
-    code, out, err = esbench(*changed(small() if first == "small" else [first], *rest))
-    assert (code, out) == (2, "")
-    assert re.fullmatch(rf"esbench: .*{REFUSED[command]}.*\n", err)
-    assert not files(tmp_path)
 
 
 def test_a_full_disk_stops_with_one_message_and_the_run_goes_on_later(

@@ -467,23 +467,6 @@ def test_a_folder_that_cannot_be_written_is_named_and_needed_only_for_results(
     assert not any(Path().iterdir())
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--episode-timeout", "5"),
-        ("--trial-timeout", "5"),
-        ("--at-once", "2"),
-        ("--engine", "ray"),
-        ("--workers", "-1"),
-    ],
-)
-def test_what_needs_workers_is_refused_without_them(esbench: Run, option: str, value: str) -> None:
-    trials = ("--env", "CartPole-v1", "--algorithm", "snes", "--seeds", "0-1", "--out", "out")
-    code, out, err = esbench("run", *trials, "--workers", "0", option, value)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert not Path("out").exists()
-
-
 @pytest.mark.usefixtures("notebook")
 @pytest.mark.parametrize(
     ("settings", "module", "name"),

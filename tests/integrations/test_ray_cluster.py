@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import socket
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from command_line import Run, finished
+from command_line import finished
 
 from esbench import UsageError
 from esbench.integrations import ray_cluster
 from esbench.integrations.ray_cluster import software
-
-GRID = ("--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0", "--env-steps", "100")
 
 
 def changed(key: str, name: str, value: Any) -> dict[str, Any]:
@@ -46,22 +44,6 @@ def test_the_same_software_does_not_differ() -> None:
     assert software().difference(more_cores) == ""
 
 
-def test_a_wrong_address_is_one_sentence(esbench: Run, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    for option in (
-        ["--engine", "ray", "--address", "nowhere"],
-        ["--engine", "ray", "--address", f"127.0.0.1:{port}"],  # no server
-        ["--address", "127.0.0.1:6379"],
-        ["--allow-mixed"],
-        ["--engine", "ray", "--workers", "0"],
-    ):
-        code, _, err = esbench("run", *GRID, *option, "--out", "out")
-        assert (code, len(err.splitlines())) == (2, 1), err
-        assert option[-1].removeprefix("--allow-") in err
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_server_that_is_no_ray_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -71,13 +53,11 @@ def test_a_server_that_is_no_ray_is_refused_in_time(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_ray_the_extra_is_named(
-    esbench: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, err = esbench("run", *GRID, "--engine", "ray", "--out", "out")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "[ray]" in err
-    assert not (tmp_path / "out").exists()
+    grid = ("--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0")
+    assert "[ray]" in refused("run", *grid, "--engine", "ray")
 
 
 def test_local_training_imports_no_ray() -> None:

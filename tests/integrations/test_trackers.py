@@ -212,23 +212,6 @@ GRID = ["run", "--env", "CartPole-v1", "--algorithm", "openai_es", "--seeds", "0
 
 
 @pytest.mark.parametrize(
-    ("name", "facts"),
-    [
-        ("tensorbord", ["'tensorbord'", "'tensorboard'"]),
-        ("command_line:python", ["command_line:python", "Tracker"]),
-    ],
-)
-def test_a_tracker_that_cannot_be_made_is_refused_before_training(
-    name: str, facts: list[str], esbench: Run, tmp_path: Path
-) -> None:
-    code, _, error = esbench(*GRID, "--track", name, "--out", "out")
-    assert code == 2
-    assert error.count("\n") == 1
-    assert all(fact in error for fact in facts)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
     ("name", "variable"), [("mlflow", "MLFLOW_TRACKING_URI"), ("wandb", "WANDB_BASE_URL")]
 )
 def test_a_server_that_does_not_run_is_refused(

@@ -186,7 +186,7 @@ def test_the_script_parses_and_passes_the_options_of_run_on(esbench: Run, tmp_pa
 
 
 def test_submit_gives_the_script_to_sbatch(
-    esbench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    esbench: Run, refused: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -201,32 +201,7 @@ def test_submit_gives_the_script_to_sbatch(
     fake.write_text("#!/bin/bash\necho 'error: no partition x' >&2; exit 1\n")
     assert "no partition x" in esbench(*arguments, "--submit")[2]
     monkeypatch.setenv("PATH", str(tmp_path))
-    code, out, err = esbench(*arguments, "--submit")
-    assert (code, out, len(err.splitlines()), "sbatch" in err) == (2, "", 1, True)
-
-
-REFUSED = {
-    "slurm --submit --array 7": "7 shards .* 6 trials",
-    "slurm --submit --array 2 --sbatch array=3": "--sbatch 'array=3'",
-    "slurm --submit --array 2 --time 4:59": "--time '4:59'.* 5 minutes",
-    "slurm --submit --array 2 --cpus-per-task 2 --at-once 3": "at_once = 3",
-    "slurm --submit --array 2 --set budget.env_step=3": "'env_steps'",
-    "slurm --submit --array 2 --callback math:sqrtt": "sqrtt",
-    "run --shard 5/4": "5/4",
-    "plan --shard x": "'x'",
-    "status --shard 1/7": "7",
-}
-
-
-@pytest.mark.parametrize("command", REFUSED)
-def test_a_mistake_is_found_before_the_job_waits(
-    esbench: Run, tmp_path: Path, command: str
-) -> None:
-    name, *options = shlex.split(command)
-    code, out, err = esbench(name, *GRID, *options)
-    assert (code, out) == (2, "")
-    assert re.fullmatch(rf"esbench: .*{REFUSED[command]}.*\n", err)
-    assert not files(tmp_path)
+    assert "sbatch" in refused(*arguments, "--submit")
 
 
 def test_shards_make_the_grid(esbench: Run, tmp_path: Path) -> None:
