@@ -31,11 +31,6 @@ import esbench
 
 def stop(record):
     return esbench.Stop("enough") if record.generation == 2 else None
-
-def wrong(record):
-    return True
-
-number = 3
 """
 
 
@@ -90,16 +85,6 @@ def test_a_grid_runs_as_on_the_command_line(tmp_path: Path, esbench: Run, callba
     assert here["digest"].tolist() == there["digest"].tolist()
 
 
-@pytest.mark.parametrize("name", ["stopping", "stopping:none", "stopping:number", "nothing:stop"])
-def test_a_callback_that_is_no_function_is_refused(
-    name: str, tmp_path: Path, esbench: Run, callbacks: str
-) -> None:
-    options = ["--env", "CartPole-v1", "--algorithm", "snes", "--out", "out"]
-    code, _, err = esbench("run", *options, "--callback", name)
-    assert (code, len(err.splitlines()), repr(name) in err) == (2, 1, True)
-    assert not (tmp_path / "out").exists()
-
-
 def test_trials_that_fail_are_rows_too(tmp_path: Path) -> None:
     out, algorithms = tmp_path / "a", {"openai_es": {"population_size": 8}}
     frame = package.run({**GRID, "algorithms": algorithms}, out=out, trial_timeout=0.01, quiet=True)
@@ -125,48 +110,6 @@ def test_a_missing_score_of_random_actions_has_its_reason(
 def test_a_function_has_no_name_for_trials_side_by_side(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="package.file:function"):
         package.run(GRID, out=tmp_path / "a", callback=print, at_once=2, workers=2)
-    assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"grid": "quik"}, "quick"),
-        ({"grid": GRID, "overrides": "budget.env_step=3"}, "env_steps"),
-        ({"grid": GRID, "keep": 0}, "keep"),
-        ({"grid": GRID, "overrides": "budget.env_steps=3\nseed = 1"}, "env_steps"),
-        (
-            {"grid": GRID, "overrides": ["budget.target_return=9", "evaluation.center=false"]},
-            "budget.target_return = 9.*evaluation.center = true",
-        ),
-        ({}, "nothing to run"),
-    ],
-)
-def test_wrong_grids_write_nothing(tmp_path: Path, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        package.run(**options, out=tmp_path / "a")
-    assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda out: package.run(GRID, out=out, record="member"), "record = 'member'.*'members'"),
-        (lambda out: package.run(GRID, out=out, callback=5), "callback = 5"),
-        (lambda out: package.run(GRID, out=out, engine="rya"), "engine = 'rya'.*'ray'"),
-        (
-            lambda out: package.make_trainer("snes", env="CartPole-v1", out=out, engine="ray"),
-            "engine = 'ray'.*RayEngine",
-        ),
-        (lambda out: package.run(GRID, out=out, track="tensorbord"), "'tensorboard'"),
-        (lambda out: package.table(out, which="bst"), "which = 'bst'.*'best'"),
-        (lambda out: package.merge([], out=out), "no folder given"),
-        (lambda out: package.merge("missing", out=out), "'missing'"),
-    ],
-)
-def test_wrong_arguments_write_nothing(tmp_path: Path, function: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        function(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
 
