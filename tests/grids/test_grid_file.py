@@ -261,6 +261,17 @@ BAD = [
         {"algorithms": {"cma_es": {"policy": {"template": "linea"}}}},
         ["'linea' (algorithms.cma_es.policy.template", "'linear'"],
     ),
+    # Seeds and environments of one algorithm
+    ({"algorithms": {"ars": {"environments": ["Acrobat-v1"]}}}, ["Acrobat-v1"]),
+    ({"algorithms": {"ars": {"seeds": []}}}, ["algorithms.ars.seeds"]),
+    ({"algorithms": {"ars": {"seeds": [7, 7]}}}, ["7 is given 2 times"]),
+    # Lists, which are sweeps of an algorithm's settings and of nothing else
+    ({"algorithms": {"openai_es": {"sigma": []}}}, ["openai_es.sigma = []"]),
+    ({"algorithms": {"openai_es": {"sigma": [1, 1.0]}}}, ["openai_es.sigma", "1.0", "twice"]),
+    ({"algorithms": {"openai_es": {"sigma": [0.1, -1]}}}, ["openai_es.sigma = -1"]),
+    ({"algorithms": {"openai_es": {"learning_rate": [[1, 2], 3]}}}, ["[1, 2]", "a number"]),
+    ({"policy": {"activation": ["tanh", "relu"]}}, ["policy.activation"]),
+    ({"environment": {"CartPole-v1": {"action_noise": [0, 1]}}}, ["action_noise"]),
     *(
         (
             {"budget": {"env_steps": 100}, "evaluation": {"validation": validation}},

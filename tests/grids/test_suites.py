@@ -69,18 +69,3 @@ def test_seeds_and_environments_of_one_algorithm(tmp_path: Path) -> None:
     assert cells(environments=["CartPole-v1"]) == [("C", "openai_es", 5)]
     with pytest.raises(UsageError, match="nothing to run"):
         cells(environments=["CartPole-v1"], algorithms=["ars"])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "value"),
-    [
-        ('environments = ["Acrobat-v1"]', "Acrobat-v1"),
-        ("seeds = []", "algorithms.ars.seeds"),
-        ("seeds = [7, 7]", "7 is given 2 times"),
-    ],
-)
-def test_a_wrong_scope_is_refused(wrong: str, value: str, tmp_path: Path) -> None:
-    own = 'seeds = [7, 8]\nenvironments = ["Acrobot-v1"]'
-    assert own in GRID
-    with pytest.raises(UsageError, match=value):
-        opened(tmp_path, GRID.replace(own, wrong))

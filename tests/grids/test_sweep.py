@@ -104,22 +104,3 @@ def test_a_sweep_on_the_command_line() -> None:
     assert [label for label, seed in specs(trials) if seed == 0] == [
         "openai_es sigma=0.05", "openai_es sigma=0.1"
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ({"algorithms": {"openai_es": {"sigma": []}}}, ["openai_es.sigma = []"]),
-        ({"algorithms": {"openai_es": {"sigma": [1, 1.0]}}}, ["openai_es.sigma", "1.0", "twice"]),
-        ({"algorithms": {"openai_es": {"sigma": [0.1, -1]}}}, ["openai_es.sigma = -1"]),
-        ({"algorithms": {"openai_es": {"learning_rate": [[1, 2], 3]}}}, ["[1, 2]", "a number"]),
-        ({"policy": {"activation": ["tanh", "relu"]}}, ["policy.activation"]),
-        ({"environment": {"CartPole-v1": {"action_noise": [0, 1]}}}, ["action_noise"]),
-    ],
-)
-def test_where_nothing_can_be_swept(table: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(UsageError) as caught:
-        trials_of(**{"algorithms": {"openai_es": {}}, **table})
-    assert len(str(caught.value).splitlines()) == 1
-    for word in words:
-        assert word in str(caught.value)
