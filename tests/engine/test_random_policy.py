@@ -1,8 +1,10 @@
+from typing import Any
+
 import doubles
 import numpy as np
 import pytest
 
-from esbench.core.errors import TrainingError, UsageError
+from esbench.core.errors import TrainingError
 from esbench.engine.random_policy import random_policy_returns
 from esbench.environments.make_environment import WrapperSettings
 from esbench.grids.trial_spec import EnvironmentSpec
@@ -20,25 +22,24 @@ def test_an_episode_does_not_depend_on_how_many_are_asked_for() -> None:
     assert (random_policy_returns(CARTPOLE, 5, seed=4) != many).any()
 
 
-@pytest.mark.parametrize(("most", "episodes"), [(1, 10), (45, 15), (1000, 20)])
-def test_few_steps_leave_fewer_episodes_but_at_least_ten(most: int, episodes: int) -> None:
-    spec = EnvironmentSpec(id="CartPole-v1", kwargs={"max_episode_steps": 3})
+THREE = {"kwargs": {"max_episode_steps": 3}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "most", "episodes"),
+    [
+        (THREE, 1, 10),
+        (THREE, 45, 15),
+        (THREE, 1000, 20),
+        ({**THREE, "reward_shift": 100.0}, 1000, 20),
+        ({"wrappers": (LIMIT,)}, 1000, 20),
+    ],
+)
+def test_few_steps_leave_fewer_episodes_whose_returns_have_neither_discount_nor_shift(
+    settings: dict[str, Any], most: int, episodes: int
+) -> None:
+    spec = EnvironmentSpec(id="CartPole-v1", **settings)
     assert random_policy_returns(spec, 20, 0, most).tolist() == [3.0] * episodes
-
-
-def test_returns_have_neither_discount_nor_shift() -> None:
-    spec = EnvironmentSpec(id="CartPole-v1", kwargs={"max_episode_steps": 3}, reward_shift=100.0)
-    assert random_policy_returns(spec, 4, seed=0).tolist() == [3.0] * 4
-
-
-def test_wrappers_are_applied() -> None:
-    spec = EnvironmentSpec(id="CartPole-v1", wrappers=(LIMIT,))
-    assert random_policy_returns(spec, 4, seed=0).tolist() == [3.0] * 4
-
-
-def test_an_environment_that_cannot_be_made_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be made with kwargs"):
-        random_policy_returns(EnvironmentSpec(id="CartPole-v1", kwargs={"foo": 1}), 1, 0)
 
 
 @pytest.mark.parametrize(("reward", "terminated"), [(np.array([1.0]), True), (1.0, None)])
