@@ -69,11 +69,3 @@ def test_policies_by_name_table_and_class(policy: object) -> None:
     with esbench.make_trainer("openai_es", env="CartPole-v1", policy=policy) as trainer:  # type: ignore[arg-type]
         assert isinstance(trainer, SearchTrainer)
         assert trainer.template.num_params == (8 if policy is not Net else 4 * 3 + 3 + 3 * 2 + 2)
-
-
-def test_a_class_that_workers_cannot_import_is_refused() -> None:
-    class Local(Net):
-        pass
-
-    with pytest.raises(UsageError, match="defined at the top level of a file"):
-        esbench.make_trainer("openai_es", env="CartPole-v1", policy=Local)

@@ -75,6 +75,7 @@ PLAN = "plan --env CartPole-v1 --seeds 0 --algorithm"
 STATUS = RUN.replace("run", "status", 1)
 CARTPOLE = 'environment."CartPole-v1"'
 WRAPPED = f"{RUN} --set {CARTPOLE}.wrappers="
+NORMALIZE = '[{wrapper="gymnasium.wrappers:NormalizeReward"}]'
 ADAM = "algorithms.openai_es.optimizer_settings"
 SIX = "--env CartPole-v1 --algorithm snes --algorithm openai_es"
 LONG = "x" * 5000
@@ -114,6 +115,8 @@ REFUSED = {
         "TimeLimit' with arguments {'steps': 3}: TypeError: .*'steps'"
     ),
     f"{WRAPPED}'[{{wrapper=\"builtins:repr\"}}]'": "'builtins:repr': cannot import",
+    f"{WRAPPED}'{NORMALIZE}'": "NormalizeReward keeps state",
+    f"{WRAPPED.replace('run', 'plan', 1)}'{NORMALIZE}'": "NormalizeReward keeps state",
     f"{PLAN} own_search:Derived": "own_search:Derived.*not an algorithm",
     f"{PLAN} own_search:Unfinished": "own_search:Unfinished.*lacks _ask",
     f"{PLAN} own_search:OtherSettings": "own_search:OtherSettings.*AlgorithmSettings",

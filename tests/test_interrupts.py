@@ -10,20 +10,6 @@ from command_line import execute, working_in
 from esbench import cli
 from esbench.__main__ import program
 from esbench.core.errors import UsageError
-from esbench.core.process import interrupts_delayed
-
-
-def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
-    done = []
-
-    def work() -> None:
-        with interrupts_delayed():
-            signal.raise_signal(signal.SIGINT)
-            done.append("all")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done == ["all"]
 
 
 def test_an_interrupt_while_the_command_line_is_loaded(

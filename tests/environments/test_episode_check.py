@@ -58,18 +58,7 @@ class Adapter(gymnasium.Wrapper):
         return observation, reward, terminated, False, info
 
 
-class Best(gymnasium.RewardWrapper[np.ndarray, np.ndarray]):
-    """Rewards the best reward ever."""
-
-    best = -np.inf
-
-    def reward(self, reward: Any) -> float:
-        self.best = max(self.best, float(reward))
-        return self.best
-
-
 gymnasium.register("Adapted-v0", entry_point=lambda: Adapter(Outdated()))
-gymnasium.register("BestCheck-v0", entry_point=lambda: Best(Walk()), max_episode_steps=100)
 # Those of the ALE are slow, and theirs are compared with the emulator elsewhere.
 GYMNASIUM = [
     name
@@ -151,15 +140,6 @@ def test_a_machine_that_stops_for_a_minute_hides_no_state(
         check_episodes("BipedalWalker-v3", {})
 
 
-def test_a_refused_environment_writes_no_trial(esbench: Run, tmp_path: Path) -> None:
-    name, out = "test_episode_check:BestCheck-v0", tmp_path / "out"
-    grid = ["--env", name, "--algorithm", "openai_es", "--seeds", "0-1", "--out", str(out)]
-    for command in ("run", "plan"):
-        code, _, err = esbench(command, *grid, "--workers", "0")
-        assert (code, "Best keeps state" in " ".join(err.split())) == (2, True)
-    assert not list(out.rglob("trial.json"))
-
-
 def test_an_environment_is_checked_once_and_not_after_a_resume(
     make_trial: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,15 +159,6 @@ def test_an_environment_is_checked_once_and_not_after_a_resume(
         monkeypatch.setattr(pool._workers[0].child, "send", sent.append)
         check(pool, second.spec.environment)
         assert len(sent) == 2
-
-
-def test_a_trainer_of_a_script_checks_its_environment() -> None:
-    name = "test_episode_check:BestCheck-v0"
-    with (
-        esbench.make_trainer("openai_es", env=name, workers=0) as trainer,
-        pytest.raises(UsageError, match="Best keeps state"),
-    ):
-        trainer.train(env_steps=1)
 
 
 def test_an_environment_without_a_time_limit_needs_one(esbench: Run, tmp_path: Path) -> None:
