@@ -185,42 +185,57 @@ def test_workers_say_which_name_they_need_for_an_imported_module(
         assert isinstance(trainer._pool, ThisProcess)
 
 
+REGISTER = "gymnasium.registry.pop('Cell-v0')\ngymnasium.register('Cell-v0', {})"
+WRAPPER = "additional_wrappers=(WrapperSpec('Autoreset', 'gymnasium.wrappers:Autoreset', {}),)"
+SEEN = "SEEN = {}\nCell.at_step = staticmethod(lambda: SEEN)"
+BEGIN = """
+import functools
+from doubles import Walk
+from gymnasium.envs.registration import WrapperSpec
+SCALE, LENGTH = 1.0, 8
+def used(): return SCALE
+"""
+STEP = "Cell.step = lambda self, action: Walk.step(self, {})"
+ONCE = STEP.format("1 * action")
+CELL, ENTRY = REGISTER.format("Cell"), "(register|Cell)"
+# What cells do before each of two runs, an edit, and what has changed before the third.
+EDITS = {
+    "nothing": (ONCE, "", ""),
+    "another function": (ONCE, "def helper(x): return x + 1", ""),
+    "a sign": (ONCE, STEP.format("1 * -action"), "Cell"),
+    "a constant": (ONCE, STEP.format("2 * action"), "Cell"),
+    "an attribute": (ONCE, "Cell.gain = 2.0", "Cell"),
+    "another method": (ONCE, "Cell.at_step = lambda self: used()", "Cell"),
+    "data": (SEEN, "SEEN[1] = 2", r"SEEN\."),
+    "an argument": (CELL, REGISTER.format("Cell, kwargs={'length': 5}"), ENTRY),
+    "the time limit": (CELL, REGISTER.format("Cell, max_episode_steps=5"), ENTRY),
+    "a wrapper": (CELL, REGISTER.format(f"Cell, {WRAPPER}"), ENTRY),
+    "a maker": (CELL, REGISTER.format("lambda **given: Cell(length=9)"), ENTRY),
+    "a partial": (CELL, REGISTER.format("functools.partial(Cell, length=9)"), ENTRY),
+    "what a maker names": (
+        REGISTER.format("lambda **given: Cell(length=LENGTH)"), "LENGTH = 9", ENTRY,
+    ),
+    "what a partial names": (REGISTER.format("functools.partial(Cell)"), "Cell.gain = 3", ENTRY),
+}  # fmt: skip
+
+
 @pytest.mark.usefixtures("notebook")
-@pytest.mark.parametrize(
-    ("cell", "is_used"),
-    [
-        ("", False),
-        ("def helper(x): return x + 1", False),
-        ("Cell.step = lambda self, action: Walk.step(self, 1 * -action)", True),
-        ("Cell.step = lambda self, action: Walk.step(self, 2 * action)", True),
-        ("Cell.gain = 2.0", True),
-        ("Cell.at_step = lambda self: used()", True),
-    ],
-)
-def test_a_grid_notices_edits_of_the_cells_that_it_uses(
-    monkeypatch: pytest.MonkeyPatch, cell: str, is_used: bool
+@pytest.mark.parametrize(("before", "edit", "changed"), EDITS.values(), ids=EDITS)
+def test_a_grid_notices_edits_of_the_cells_and_registrations_that_it_uses(
+    monkeypatch: pytest.MonkeyPatch, before: str, edit: str, changed: str
 ) -> None:
     main = vars(sys.modules["__main__"])
-    exec("from doubles import Walk\nSCALE = 1.0\ndef used(): return SCALE", main)
     for name in ("step", "at_step"):
         monkeypatch.setattr(Cell, name, vars(Cell)[name])
     monkeypatch.setattr(Cell, "gain", 1.0, raising=False)
-    exec("Cell.step = lambda self, action: Walk.step(self, 1 * action)", main)
-    public.run(GRID, out="out", quiet=True)
-    exec(cell, main)
-    with pytest.raises(UsageError, match="__main__:Cell") if is_used else contextlib.nullcontext():
+    exec(BEGIN, main)
+    for _ in range(2):
+        exec(before, main)
         public.run(GRID, out="out", quiet=True)
-
-
-@pytest.mark.usefixtures("notebook")
-def test_a_constant_that_a_cell_names_belongs_to_its_code() -> None:
-    main = vars(sys.modules["__main__"])
-    exec("SCALE = 1.0\ndef used(): return SCALE\nclass Mine:\n def go(self): return used()", main)
-    before = cell_code("Mine")
-    assert cell_code("Mine") == before
-    main["SCALE"] = 2.0
-    assert cell_code("Mine") != before
-    assert cell_code("Missing") is None
+    exec(edit, main)
+    refused = pytest.raises(UsageError, match=f"__main__:{changed}")
+    with refused if changed else contextlib.nullcontext():
+        public.run(GRID, out="out", quiet=True)
 
 
 def all_code(name: str) -> Any:
@@ -291,6 +306,10 @@ def by(f):
     ("cell", "edited"),
     [
         ("def used(a): return a in {1, 2}", "def used(a): return a in {1, 3}"),
+        (
+            "SCALE = 1.0\ndef f(): return SCALE\nclass used:\n def go(self): return f()",
+            "SCALE = 2.0",
+        ),
         ("def used(*, gain=1.0): pass", "def used(*, gain=2.0): pass"),
         ("def used(x, act=torch.relu): pass", "def used(x, act=torch.tanh): pass"),
         (
@@ -342,6 +361,7 @@ def test_attributes_are_no_names_of_the_notebook_and_playing_is_no_edit() -> Non
     main["losses"].append(1)
     main["used"].s.sample()
     assert cell_code("used") == before
+    assert cell_code("missing") is None
 
 
 STRANGE = {
@@ -379,18 +399,6 @@ def test_strange_data_of_a_cell_stop_nothing_and_are_the_same_in_every_process(s
     assert first == other
 
 
-@pytest.mark.usefixtures("notebook")
-def test_changed_data_of_a_cell_are_named() -> None:
-    main = vars(sys.modules["__main__"])
-    exec("SEEN = {}\nCell.at_step = staticmethod(lambda: SEEN)", main)
-    public.run(GRID, out="out", quiet=True)
-    main["SEEN"][1] = 2
-    with pytest.raises(UsageError, match="changed: __main__:SEEN\\."):
-        public.run(GRID, out="out", quiet=True)
-    del Cell.at_step
-    Cell.at_step = staticmethod(lambda: None)
-
-
 FROM_A_FILE = {
     "a module": "import cell_helper\ndef used(): return cell_helper.layer()",
     "a function": "from cell_helper import layer\ndef used(): return layer()",
@@ -414,35 +422,6 @@ def test_a_file_that_a_cell_uses_belongs_to_its_code(
     read_again([spec])
     assert list(user_code(spec)) == ["__main__:used", "cell_helper"]
     sys.modules.pop("cell_helper", None)
-
-
-REGISTER = "gymnasium.registry.pop('Cell-v0')\ngymnasium.register('Cell-v0', {})"
-WRAPPER = "additional_wrappers=(WrapperSpec('Autoreset', 'gymnasium.wrappers:Autoreset', {}),)"
-REGISTRATIONS = {
-    "an argument": ("Cell", REGISTER.format("Cell, kwargs={'length': 5}")),
-    "the time limit": ("Cell", REGISTER.format("Cell, max_episode_steps=5")),
-    "a wrapper": ("Cell", REGISTER.format(f"Cell, {WRAPPER}")),
-    "a function": ("Cell", REGISTER.format("lambda **given: Cell(length=9)")),
-    "a partial": ("Cell", REGISTER.format("functools.partial(Cell, length=9)")),
-    "what a function names": ("lambda **given: Cell(length=LENGTH)", "LENGTH = 9"),
-    "what a partial names": ("functools.partial(Cell)", "Cell.gain = 3"),
-}
-
-
-@pytest.mark.usefixtures("notebook")
-@pytest.mark.parametrize(("entry", "edit"), REGISTRATIONS.values(), ids=REGISTRATIONS)
-def test_a_grid_notices_edits_of_a_registration(
-    monkeypatch: pytest.MonkeyPatch, entry: str, edit: str
-) -> None:
-    main = vars(sys.modules["__main__"])
-    monkeypatch.setattr(Cell, "gain", 1.0, raising=False)
-    exec("import functools\nfrom gymnasium.envs.registration import WrapperSpec\nLENGTH = 8", main)
-    for _ in range(2):
-        exec(REGISTER.format(entry), main)
-        public.run(GRID, out="out", quiet=True)
-    exec(edit, main)
-    with pytest.raises(UsageError, match="__main__:(register|Cell)"):
-        public.run(GRID, out="out", quiet=True)
 
 
 @pytest.mark.usefixtures("notebook")
@@ -537,37 +516,26 @@ def test_an_error_of_an_environment_names_it_and_its_line_and_training_can_go_on
 
 
 @pytest.mark.usefixtures("notebook")
-def test_episodes_are_played_with_one_thread(make_spec: Spec) -> None:
-    threads = set[int]()
-
-    def look() -> None:
-        threads.update(each["num_threads"] for each in threadpool_info())
-
-    with at_step(0, look), threadpool_limits(2):
-        SearchTrainer(make_spec("Cell-v0"), ThisProcess()).train()
-        assert max(each["num_threads"] for each in threadpool_info()) == 2
-    assert threads == {1}
-
-
-@pytest.mark.usefixtures("notebook")
-def test_environments_are_asked_and_made_with_one_thread(
+def test_environments_are_asked_made_and_played_with_one_thread(
     make_spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = list[int]()
+    threads: dict[str, set[int]] = {}
 
-    def look(*_: object) -> None:
-        threads.extend(each["num_threads"] for each in threadpool_info())
+    def look(what: str) -> None:
+        found = {each["num_threads"] for each in threadpool_info()}
+        threads.setdefault(what, set()).update(found)
 
     def make(self: Cell) -> None:
-        look()
+        look("made")
         Walk.__init__(self)
 
     trainer = SearchTrainer(make_spec("Cell-v0"), ThisProcess())
-    with threadpool_limits(2):
-        trainer._pool.ask([look], trainer.spec.environment)
+    with at_step(0, lambda: look("played")), threadpool_limits(2):
+        trainer._pool.ask([lambda *_: look("asked")], trainer.spec.environment)
         monkeypatch.setattr(Cell, "__init__", make)
         trainer.train()
-    assert {*threads} == {1}
+        look("after")
+    assert threads == {"asked": {1}, "made": {1}, "played": {1}, "after": {2}}
 
 
 @pytest.mark.usefixtures("notebook")
@@ -614,26 +582,32 @@ def test_output_of_an_environment_goes_to_the_log_of_its_trial(
 
 
 UNGUARDED = """
-import esbench, gymnasium, sys
+import esbench, gymnasium
 from doubles import Walk
 
 class Mine(Walk):
     pass
 
 gymnasium.register("Mine-v0", Mine, max_episode_steps=5)
-workers = int(sys.argv[1]) if sys.argv[1:] else None
 budget = {"generations": 2}
-esbench.run({"environments": ["Mine-v0"], "algorithms": ["snes"], "seeds": [0], "budget": budget},
-            workers=workers, quiet=True)
+GRID = {"environments": ["Mine-v0"], "algorithms": ["snes"], "seeds": [0], "budget": budget}
 """
 
 
-@pytest.mark.parametrize(("arguments", "is_trained"), [(["0"], True), ([], False)])
+@pytest.mark.parametrize(
+    ("call", "is_trained"),
+    [
+        ("run(GRID, quiet=True, workers=0)", True),
+        ("run(GRID, quiet=True)", False),
+        ("run(env='CartPole-v1', algorithm='snes', seeds=0, workers=1, at_once=1)", False),
+        ("make_trainer('snes', env='doubles:Walk-v0', workers=1).train(env_steps=100)", False),
+    ],
+)
 def test_a_script_without_a_guard_needs_to_train_without_workers(
-    tmp_path: Path, arguments: list[str], is_trained: bool
+    tmp_path: Path, call: str, is_trained: bool
 ) -> None:
-    (tmp_path / "script.py").write_text(UNGUARDED)
-    code, out, err = finished("script.py", *arguments, cwd=tmp_path)
+    (tmp_path / "script.py").write_text(f"{UNGUARDED}esbench.{call}\n")
+    code, out, err = finished("script.py", cwd=tmp_path)
     assert (code == 0, "done" in out) == (is_trained, is_trained)
     assert ("__name__" in err) != is_trained
     assert err.count("Traceback") == (not is_trained)

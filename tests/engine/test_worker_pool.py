@@ -388,21 +388,6 @@ def test_no_worker_outlives_its_parent(tmp_path: Path) -> None:
     assert end_soon(pids)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "make_trainer('snes', env='doubles:Walk-v0', workers=1, out='out').train(env_steps=100)",
-        "run(env='CartPole-v1', algorithm='snes', seeds='0', env_steps=100, workers=1, at_once=1)",
-    ],
-)
-def test_a_script_without_a_guard_is_told_so_once(tmp_path: Path, call: str) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(f"import esbench\nesbench.{call}\n")
-    code, _, err = finished(str(script), cwd=tmp_path)
-    assert (code, err.count("Traceback")) == (1, 1)
-    assert "if __name__ == '__main__':" in err
-
-
 def test_a_script_from_standard_input_can_train(tmp_path: Path) -> None:
     call = "make_trainer('snes', env='CartPole-v1', population_size=8, workers=2)"
     script = tmp_path / "script.py"
