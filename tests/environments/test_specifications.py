@@ -3,7 +3,7 @@
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
@@ -87,58 +87,33 @@ def test_a_name_without_a_module_is_gymnasiums_own(name: str, order: tuple[str, 
     assert limit("CartPole-v1") == 500
 
 
-def override(name: str) -> str:
-    importlib.import_module("again")
-    return "CartPole-v1"
-
-
-def twice(name: str) -> str:
-    for module in ("first", "second"):
-        importlib.import_module(module)
-    return name
-
-
-def of_neither(name: str) -> str:
-    return f"third:{name}"  # it imports both
-
-
-def before_esbench(name: str) -> str:
-    importlib.import_module("first")
-    specifications._NOTED.clear()
-    return f"first:{name}"
-
-
-def override_before_esbench(name: str) -> str:
-    gymnasium.register("CartPole-v1", "again:Cart")
-    specifications._NOTED.clear()
-    return "CartPole-v1"
-
-
-def by_luck(name: str) -> str:
-    limit(f"first:{name}")
-    return name
+FORGET = "specifications._NOTED.clear()"  # as if esbench were imported only now
+# What a process has done before, a name ("{}" is the one of the modules), and words of the refusal.
+UNKNOWN = [
+    ("import again", "CartPole-v1", "'again'"),
+    ("import first, second", "{}", "'first', 'second'"),
+    ("", "third:{}", "'first', 'second'"),  # it imports both
+    (f"import first; {FORGET}", "first:{}", "import esbench"),
+    (
+        f"gymnasium.register('CartPole-v1', 'again:Cart'); {FORGET}",
+        "CartPole-v1",
+        "'again'.* in the place of Gymnasium's own",
+    ),
+    ("limit('first:{}')", "{}", "'first:Mine"),  # by luck
+]
 
 
 @pytest.mark.filterwarnings("ignore:.*Overriding environment")
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        (override, "'again'"),
-        (twice, "'first', 'second'"),
-        (of_neither, "'first', 'second'"),
-        (before_esbench, "import esbench"),
-        (override_before_esbench, "'again'.* in the place of Gymnasium's own"),
-        (by_luck, "'first:Mine"),
-    ],
-)
+@pytest.mark.parametrize(("before", "wanted", "words"), UNKNOWN)
 def test_a_name_of_unknown_meaning_is_refused(
-    name: str, wanted: Callable[[str], str], words: str
+    name: str, before: str, wanted: str, words: str
 ) -> None:
-    wanted_name = wanted(name)
+    exec(before.format(name), {**globals()})
+    wanted = wanted.format(name)
     with pytest.raises(UsageError, match=words):
-        make_environment(load_environment(wanted_name).id, {})
+        make_environment(load_environment(wanted).id, {})
     with pytest.raises(UsageError, match=words):  # before another one is trained
-        list(esbench.expand({"environments": ["Acrobot-v1", wanted_name], "algorithms": ["snes"]}))
+        list(esbench.expand({"environments": ["Acrobot-v1", wanted], "algorithms": ["snes"]}))
 
 
 @pytest.mark.filterwarnings("ignore:.*Overriding environment")
