@@ -83,31 +83,26 @@ def test_commands_options_and_their_values_are_completed(
 
 
 @pytest.mark.parametrize(
-    ("shell", "line", "printed"),
+    ("shell", "line", "action", "code", "printed"),
     [
-        ("zsh", "esbench ru", '_arguments \'*: :(("run":"Train every trial of a grid; '),
-        ("zsh", "esbench table o", "_files\n"),
-        ("zsh", "esbench run --env 'Cart", '_arguments \'*: :(("CartPole-v1":"'),
-        ("fish", "esbench run --engine ", "local\nray\n"),
-        ("fish", "esbench ru", "run\tTrain every trial of a grid; "),
+        ("zsh", "esbench ru", "", 0, '_arguments \'*: :(("run":"Train every trial of a grid; '),
+        ("zsh", "esbench table o", "", 0, "_files\n"),
+        ("zsh", "esbench run --env 'Cart", "", 0, '_arguments \'*: :(("CartPole-v1":"'),
+        ("fish", "esbench run --engine ", "", 0, "local\nray\n"),
+        ("fish", "esbench ru", "", 0, "run\tTrain every trial of a grid; "),
+        # Where there are no words, fish completes files.
+        ("fish", "esbench ru", "is-args", 0, ""),
+        ("fish", "esbench table o", "is-args", 1, ""),
     ],
 )
 def test_each_shell_gets_its_own_words(
-    names: Names, shell: str, line: str, printed: str, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    names: Names, shell: str, line: str, action: str, code: int, printed: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
-    assert answer(names, f"complete_{shell}") == 0
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", action)
+    assert answer(names, f"complete_{shell}") == code
     assert capsys.readouterr().out.startswith(printed)
-
-
-@pytest.mark.parametrize(("line", "code"), [("esbench ru", 0), ("esbench table o", 1)])
-def test_fish_completes_files_where_there_are_no_words(
-    names: Names, line: str, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "is-args")
-    assert answer(names, "complete_fish") == code
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
