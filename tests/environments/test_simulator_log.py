@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import finished
 
 SCRIPT = """
 import os, sys
@@ -15,18 +15,10 @@ print("glfw" in sys.modules, os.environ.get("MUJOCO_GL"))
 """
 
 
-def run_in(variables: dict[str, str], *arguments: str) -> tuple[int, str, str]:
-    """Run Python with these variables and without those of a screen."""
-    hidden = {"MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"}
-    kept = {key: value for key, value in os.environ.items() if key not in hidden}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={**kept, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture(autouse=True)
+def _no_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(("variables", "named"), [({}, False), ({"MUJOCO_GL": "egl"}, True)])
@@ -34,10 +26,9 @@ def test_an_import_error_mentions_mujoco_gl_only_if_it_was_set(
     variables: dict[str, str], named: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "mujoco.py").write_text("raise AttributeError('no library')")
-    code, _, error = run_in(
-        {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), **variables},
-        *("-m", "esbench", "run", "--env", "Ant-v5", "--algorithm", "snes"),
-    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = ("-m", "esbench", "run", "--env", "Ant-v5", "--algorithm", "snes")
+    code, _, error = finished(*command, env={"PYTHONPATH": path, **variables})
     assert (code, "AttributeError: no library" in error) == (2, True)
     assert ("MUJOCO_GL" in error) == named
 
@@ -54,9 +45,7 @@ def test_an_import_error_mentions_mujoco_gl_only_if_it_was_set(
 def test_the_package_glfw_is_imported_only_if_there_may_be_a_screen(
     variables: dict[str, str], expected: str
 ) -> None:
-    code, out, _ = run_in(
-        {"PYTHONPATH": os.pathsep.join(sys.path), **variables}, "-W", "ignore", "-c", SCRIPT
-    )
+    code, out, _ = finished("-W", "ignore", "-c", SCRIPT, env=variables)
     assert (code, out.rstrip("\n")) == (0, expected)
 
 
@@ -69,7 +58,7 @@ def test_messages_have_the_handler_of_a_worker_whenever_mujoco_is_imported(impor
         "print(mujoco.get_mju_user_warning().__qualname__)\n"
         "with log.silenced(): print(mujoco.get_mju_user_warning().__qualname__)"
     )
-    code, out, _ = run_in({"PYTHONPATH": os.pathsep.join(sys.path)}, "-c", script)
+    code, out, _ = finished("-c", script)
     assert (code, out.split()) == (
         0,
         ["once_to_stderr.<locals>.handle", "_without_warnings.<locals>.<lambda>"],
@@ -78,4 +67,4 @@ def test_messages_have_the_handler_of_a_worker_whenever_mujoco_is_imported(impor
 
 def test_a_worker_imports_mujoco_only_with_an_environment_that_needs_it() -> None:
     script = "import esbench.engine.worker, sys; print('mujoco' in sys.modules)"
-    assert run_in({"PYTHONPATH": os.pathsep.join(sys.path)}, "-c", script)[1] == "False\n"
+    assert finished("-c", script)[1] == "False\n"
