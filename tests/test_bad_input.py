@@ -82,6 +82,8 @@ LONG = "x" * 5000
 HERE = {  # files of the current folder, beside two scores of OpenAI-ES on CartPole
     "bad.toml": "environments = ['esbench/Sphere-v0']\nalgorithms.openai_es = {}\n"
     "budget.env_steps = 240\ntune.openai_es.population_size = [8, 16]\n",
+    "broken_here.py": "1 / 0",
+    "lacks_here.py": "import nothing_there",
     "old_nets.py": "from esbench.layers import Linear\n",
     "old_search.py": "from esbench.algorithms.settings import AlgorithmSettings\n",
 }
@@ -106,6 +108,12 @@ REFUSED = {
     "run --env Missing-v0 --algorithm openai_es --seeds 0": MISSING,
     f"run --env doubles:Spaces-v0 --algorithm snes --seeds 0 --set '{SPACES}'": "a Text space",
     f"{RUN} --env CartPole-v7": "unknown environment 'CartPole-v7'; did you mean",
+    f"{RUN} --env broken_here:Env-v0": (
+        r"cannot import 'broken_here' \(ZeroDivisionError: division by zero"
+    ),
+    f"{RUN} --env lacks_here:Env-v0": (
+        r"'lacks_here' \(No module named 'nothing_there'; expected 'nothing_there' in"
+    ),
     # Nearer to an environment that is not of this package.
     f"{RUN} --env doubles:Walker2d-v0": "did you mean 'doubles:Walk-v0'",
     f"{WRAPPED}'[{{wrapper=\"gymnasium.wrappers:TimeAwareObservatio\"}}]'": (

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from command_line import finished
 from gymnasium.utils.env_checker import check_env
 
-from esbench.core.errors import UsageError
 from esbench.environments.functions import (
     FUNCTIONS,
     ellipsoid,
@@ -139,21 +137,6 @@ def test_noise_depends_on_the_seed_and_has_its_standard_deviation() -> None:
             rewards.append(env.step(np.zeros(10))[1])
         assert np.mean(rewards) == pytest.approx(clean, abs=4 * noise / math.sqrt(2000))
         assert np.std(rewards) == pytest.approx(noise, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("name", "kwargs", "words"),
-    [
-        (SPHERE, {"dimension": 0}, "dimension = 0: .*1"),
-        ("esbench/Rosenbrock-v0", {"dimension": 1}, "dimension = 1: .* at least 2"),
-        (NOISY, {"noise": -0.1}, "noise = -0.1: expected at least 0"),
-    ],
-)
-def test_wrong_kwargs_are_one_sentence(name: str, kwargs: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        make_environment(name, kwargs)
-    start = re.escape(f"environment {name!r} cannot be made with kwargs {kwargs}: ")
-    assert re.fullmatch(f"{start}{words}.*", str(caught.value))
 
 
 def test_gymnasium_finds_them_by_the_name_of_the_package() -> None:

@@ -46,6 +46,13 @@ gymnasium.register("Broken-v0", Broken)
         ("CartPole-v7", {}, "`CartPole`"),
         ("PongDeterministic-v4", {}, "did you mean 'esbench/PongDeterministic-v5'"),
         ("HalfCheetah-v3", {}, "gymnasium-robotics project"),
+        ("esbench/Sphere-v0", {"dimension": 0}, "with kwargs {'dimension': 0}: dimension = 0: .*1"),
+        (
+            "esbench/Rosenbrock-v0",
+            {"dimension": 1},
+            "'dimension': 1}: dimension = 1: .* at least 2",
+        ),
+        ("esbench/NoisySphere-v0", {"noise": -0.1}, "-0.1}: noise = -0.1: expected at least 0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*out of date")

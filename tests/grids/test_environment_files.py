@@ -266,22 +266,6 @@ def test_a_game_that_cannot_be_played_is_refused(kwargs: object, policy: Table, 
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("import nothing_there", "No module named 'nothing_there'; expected 'nothing_there' in"),
-        ("1 / 0", "ZeroDivisionError: division by zero"),
-    ],
-)
-def test_a_users_own_file_that_does_not_import(
-    content: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken_file.py").write_text(content)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError, match=rf"cannot import 'broken_file' \({words}"):
-        load_environment("broken_file:Env-v0")
-
-
-@pytest.mark.parametrize(
     ("table", "words"),
     [
         ("[policy]\nhiden = [8]", "unknown key policy.hiden"),
