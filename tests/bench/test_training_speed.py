@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from command_line import python
+from players import play
 
 from esbench import make_trainer
 from esbench.bench import training_speed as bench
 from esbench.bench.training_speed import PARTS, SimulatorLoop, measure
 from esbench.core.errors import TrainingError
-from esbench.engine.jobs import EpisodeResult, Task
+from esbench.engine.jobs import Task
 from esbench.engine.player import Player
 from esbench.experiment.engines import EngineChoice
 from esbench.experiment.search_trainer import SearchTrainer
@@ -75,12 +76,8 @@ def test_the_simulator_alone_runs_the_very_episodes() -> None:
         setup, job = trainer.gathered_setup(), trainer.next_job()
         loop = SimulatorLoop(setup, job, range(1, 3))
         player = Player(setup, slots=2)
-        player.begin(job)
-        player.add([Task(1, 0), Task(2, 0)])
-        played: list[EpisodeResult] = []
-        while player.busy:
-            played += player.step()
-    lengths = {result.task.member: result.length for result in played}
+        played = play(player, job, [Task(1, 0), Task(2, 0)])
+    lengths = {task.member: result.length for task, result in played.items()}
     assert [len(controls) for _, controls in loop.episodes] == [lengths[1], lengths[2]]
     assert len({seed for seed, _ in loop.episodes}) == 2
     assert loop.steps_per_second(0.01) > 0

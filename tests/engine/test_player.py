@@ -6,11 +6,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from players import make_job, play
 
 from esbench.core.errors import UsageError
-from esbench.core.noise import GaussianNoise
-from esbench.core.population import SampledPopulation
-from esbench.core.seeding import Purpose, noise_key, stream
+from esbench.core.seeding import Purpose, stream
 from esbench.engine import player as evaluation
 from esbench.engine.jobs import CENTER, EpisodeResult, Job, Task, collect, member_tasks
 from esbench.engine.player import Player
@@ -38,24 +37,6 @@ def same_as_gymnasium(
     for task, result in results.items():
         total, length, _ = plain_gymnasium(setup, job, task, env)
         assert (result.total, result.length) == (total, length)
-
-
-def make_job(player: Player, size: int = 6, **changes: object) -> Job:
-    center = player.policy.initial_parameters(stream(0, Purpose.INITIALIZATION))
-    noise = GaussianNoise(noise_key(0, 0), center.size)
-    population = SampledPopulation(center=center, sigma=0.3, noise=noise, size=size)
-    job = Job(0, 3, Purpose.TRAINING_EPISODE, population, center, episodes=2)
-    return replace(job, **changes)  # type: ignore[arg-type]
-
-
-def play(player: Player, job: Job, tasks: list[Task]) -> dict[Task, EpisodeResult]:
-    player.begin(job)
-    player.add(tasks)
-    results: list[EpisodeResult] = []
-    while player.busy:
-        results += player.step()
-    assert len(results) == len(tasks)
-    return {result.task: result for result in results}
 
 
 def plain_gymnasium(

@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 import numpy.testing as npt
 import pytest
-from test_player import make_job, plain_gymnasium, play
+from players import make_job, play
+from test_player import plain_gymnasium
 from trainers import results, train
 from watchers import run
 

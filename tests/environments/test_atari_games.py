@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ale_py
@@ -9,12 +10,13 @@ import gymnasium
 import numpy as np
 import pytest
 from beside_gymnasium import DiffersError, play, require_equal
+from players import make_job
+from players import play as play_job
 
 from esbench.core.errors import UsageError
-from esbench.core.noise import GaussianNoise, LowRankNoise, Noise
-from esbench.core.population import SampledPopulation
-from esbench.core.seeding import Purpose, noise_key
-from esbench.engine.jobs import Job, Task, member_tasks
+from esbench.core.noise import LowRankNoise
+from esbench.core.seeding import noise_key
+from esbench.engine.jobs import Task, member_tasks
 from esbench.engine.player import Player
 from esbench.engine.setup import Setup
 from esbench.environments import atari_frames
@@ -148,22 +150,16 @@ def play_members(
     kwargs = {"screen_size": 20, "stack_size": 1}
     environment = EnvironmentSpec(id="esbench/SpaceInvaders-v5", kwargs=kwargs, backend=backend)
     player = Player(Setup(environment, policy), slots)
-    center = np.zeros(player.policy.num_params)
-    noise: Noise = GaussianNoise(noise_key(0, 0), center.size)
-    if policy is WIDE:
-        noise = LowRankNoise(noise_key(0, 0), center.size, player.policy.shapes, rank=1)
-    population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=4)
     normalizer = ObservationStatistics(20 * 20).normalizer(5.0)
-    purpose = Purpose.TRAINING_EPISODE
-    job = Job(0, 0, purpose, population, center, episodes, normalizer, gather=True, max_steps=50)
-    player.begin(job)
-    player.add(member_tasks(range(4), episodes))
-    gathered = {}
-    while player.busy:
-        for result in player.step():
-            assert result.moments is not None
-            gathered[result.task] = b"".join(part.tobytes() for part in result.moments[1:])
-    return gathered
+    given = {"normalizer": normalizer, "gather": True, "max_steps": 50}
+    job = make_job(player, 4, episodes=episodes, **given)
+    if policy is WIDE:
+        noise = LowRankNoise(noise_key(0, 0), len(job.center), player.policy.shapes, rank=1)
+        population: Any = job.population
+        job = replace(job, population=replace(population, noise=noise))
+    results = play_job(player, job, member_tasks(range(4), episodes))
+    moments: dict[Task, Any] = {task: result.moments for task, result in results.items()}
+    return {task: b"".join(part.tobytes() for part in each[1:]) for task, each in moments.items()}
 
 
 @pytest.mark.parametrize(

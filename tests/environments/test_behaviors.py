@@ -8,11 +8,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from players import make_job
+from players import play as play_job
 
 from esbench.core.errors import UsageError, UserCodeError
-from esbench.core.noise import GaussianNoise
-from esbench.core.population import SampledPopulation
-from esbench.core.seeding import Purpose, noise_key
 from esbench.engine.jobs import CENTER, Episodes, Job, Task, collect, member_tasks
 from esbench.engine.player import Player
 from esbench.engine.setup import Setup
@@ -60,20 +59,11 @@ def play(
 ) -> tuple[Job, Episodes]:
     """Return a job and what its members did."""
     player = Player(Setup(spec.environment, spec.policy), slots)
-    center = np.zeros(player.policy.num_params)
-    noise = GaussianNoise(noise_key(0, 0), center.size)
-    population = SampledPopulation(center=center, sigma=0.5, noise=noise, size=members)
-    job = Job(
-        0, 0, Purpose.TRAINING_EPISODE, population, center, episodes, characterize=True, **changes
-    )
+    job = make_job(player, members, episodes=episodes, characterize=True, **changes)
     tasks = [Task(CENTER, 0), *member_tasks(range(members), episodes)]
-    player.begin(job)
-    player.add(tasks)
-    results = []
-    while player.busy:
-        results += player.step()
+    results = play_job(player, job, tasks)
     player.close()
-    return job, collect(tasks, {result.task: result for result in results})
+    return job, collect(tasks, results)
 
 
 def make(
