@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from esbench.core.json_text import as_line
+from esbench.core.settings import parse
 from esbench.engine.engine import Engine
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.search_trainer import SearchTrainer
@@ -34,6 +35,15 @@ class Memory:
 
     def checkpoint(self, state: dict[str, Any]) -> None:
         self.states.append(state)
+
+
+def agent_spec(
+    name: str, settings: Any, environment: Any, budget: dict[str, Any], episodes: int
+) -> TrialSpec:
+    """The specification of an agent's trial with seed 0."""
+    made = {"algorithm": {"name": name, "settings": settings}, "environment": environment}
+    made |= {"policy": None, "seed": 0, "budget": budget, "evaluation": {"episodes": episodes}}
+    return parse(TrialSpec, made, "test")
 
 
 def train(spec: TrialSpec, pool: Engine, *stops: int) -> SearchTrainer:
@@ -77,6 +87,18 @@ def train_interrupted(spec: TrialSpec, pool: WorkerPool, play: int) -> SearchTra
     again.load_state_dict(trainer.state_dict(), trainer.history)
     again.train()
     return again
+
+
+def plain_episode(policy: Any, env: Any, seed: int) -> tuple[float, list[Any]]:
+    """The return and the observations acted upon of an episode with Gymnasium alone."""
+    observation, _ = env.reset(seed=seed)
+    policy.reset()
+    total, ended, seen = 0.0, False, []
+    while not ended:
+        seen.append(observation)
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        total, ended = total + float(reward), terminated or truncated
+    return total, seen
 
 
 def results(trainer: SearchTrainer) -> list[dict[str, Any]]:

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from trainers import agent_spec
 
 from esbench.agents.acting import in_space
 from esbench.core.errors import TrainingError
-from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
-from esbench.grids.trial_spec import TrialSpec
 
 WHOLE = spaces.Box(0, 10, (1,), np.int64)
 ANY_WHOLE = spaces.Box(-(2**63), 2**63 - 1, (1,), np.int64)
@@ -103,15 +102,9 @@ class Held:
 
 
 def score_of(pool: WorkerPool, **settings: str) -> list[float]:
-    made = {
-        "algorithm": {"name": f"{__name__}:Held", "settings": settings},
-        "environment": {"id": "esbench-test/Strict-v0"},
-        "policy": None,
-        "seed": 0,
-        "budget": {"env_steps": 1},
-        "evaluation": {"episodes": 2},
-    }
-    with AgentTrainer(parse(TrialSpec, made, "test"), pool) as trainer:
+    environment, budget = {"id": "esbench-test/Strict-v0"}, {"env_steps": 1}
+    spec = agent_spec(f"{__name__}:Held", settings, environment, budget, episodes=2)
+    with AgentTrainer(spec, pool) as trainer:
         trainer.train()
         env, policy = gymnasium.make("esbench-test/Strict-v0"), trainer.policy()
         env.reset()

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from command_line import Run
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
-from trainers import Memory
+from trainers import Memory, agent_spec, plain_episode
 
 import esbench as package
 from esbench.agents.acting import MakeEnvironment
 from esbench.agents.agent import Agent, AgentSettings
 from esbench.core.errors import TrainingError, UsageError
 from esbench.core.seeding import Purpose, episode_seed
-from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.experiment.watchers import Stop
@@ -38,9 +37,7 @@ def make() -> Make:
     def spec(name: str = NAME, **table: Any) -> TrialSpec:
         budget = {"env_steps": 400, **table.pop("budget", {})}
         environment = {"id": "CartPole-v1", "wrappers": table.pop("wrappers", [])}
-        algorithm = {"name": name, "settings": {"row_steps": 100, **table}}
-        made = {"algorithm": algorithm, "environment": environment, "policy": None, "seed": 0}
-        return parse(TrialSpec, {**made, "budget": budget, "evaluation": {"episodes": 4}}, "test")
+        return agent_spec(name, {"row_steps": 100, **table}, environment, budget, episodes=4)
 
     return spec
 
@@ -84,14 +81,8 @@ def test_the_score_is_that_of_the_handed_over_policy_in_plain_gymnasium(
     trainer.train()
     score = trainer.evaluate()
     policy = trainer.policy()
-    returns = []
-    for seed in policy.held_out_seeds:
-        env = gymnasium.make("CartPole-v1")
-        (observation, _), total, ended = env.reset(seed=seed), 0.0, False
-        while not ended:
-            observation, reward, *ends, _ = env.step(policy.act(observation))
-            total, ended = total + float(reward), any(ends)
-        returns.append(total)
+    env = gymnasium.make("CartPole-v1")
+    returns = [plain_episode(policy, env, seed)[0] for seed in policy.held_out_seeds]
     assert score.returns.tolist() == returns == score.lengths.tolist()
     # The held-out episodes are those of any other trial of this seed.
     search = package.make_trainer("openai_es", env="CartPole-v1", evaluation={"episodes": 4})

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import Run
 from fake_trials import edit, make_records, make_trials, write_trial
-from trainers import results, train, train_interrupted
+from trainers import plain_episode, results, train, train_interrupted
 from watchers import Watcher, run
 
 import esbench as package
@@ -160,21 +160,10 @@ def make(make_spec: Spec, **validation: Any) -> TrialSpec:
 
 def played(trainer: SearchTrainer) -> tuple[np.ndarray, np.ndarray]:
     """The last center on the validation episodes, in a plain Gymnasium loop: returns, lengths."""
-    policy = trainer.policy()
-    env = policy.make_environment()
-    totals, lengths = np.zeros(EPISODES), np.zeros(EPISODES, int)
-    for number in range(EPISODES):
-        seed = episode_seed(trainer.spec.seed, Purpose.VALIDATION_EPISODE, 0, number)
-        observation, _ = env.reset(seed=seed)
-        policy.reset()
-        ended = False
-        while not ended:
-            observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-            totals[number] += float(reward)
-            lengths[number] += 1
-            ended = terminated or truncated
-    env.close()
-    return totals, lengths
+    policy, address = trainer.policy(), (trainer.spec.seed, Purpose.VALIDATION_EPISODE, 0)
+    env, seeds = policy.make_environment(), [episode_seed(*address, n) for n in range(EPISODES)]
+    episodes = [plain_episode(policy, env, seed) for seed in seeds]
+    return np.array([total for total, _ in episodes]), np.array([len(seen) for _, seen in episodes])
 
 
 def test_the_final_policy_is_the_best_candidate(make_spec: Spec, pool: WorkerPool) -> None:

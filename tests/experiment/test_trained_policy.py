@@ -16,6 +16,7 @@ import torch
 from command_line import Run
 from exported import READERS
 from threadpoolctl import threadpool_info, threadpool_limits
+from trainers import plain_episode
 from watchers import run
 
 import esbench
@@ -68,18 +69,9 @@ def trial(request: pytest.FixtureRequest, make_trial: Make, pool: WorkerPool) ->
 
 def played(policy: TrainedPolicy, name: str, seed: int) -> tuple[float, list[Any], list[Any]]:
     """The return, observations and outputs of an episode with Gymnasium alone."""
-    env = gymnasium.make(name)
-    observation, _ = env.reset(seed=seed)
+    total, seen = plain_episode(policy, gymnasium.make(name), seed)
     policy.reset()
-    total, ended, seen, outputs = 0.0, False, [], []
-    while not ended:
-        seen.append(observation)
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-        total, ended = total + float(reward), terminated or truncated
-    policy.reset()
-    outputs = [policy.outputs(observation) for observation in seen]
-    env.close()
-    return total, seen, outputs
+    return total, seen, [policy.outputs(observation) for observation in seen]
 
 
 def unrolled(compute: Any, rows: torch.Tensor, recurrent: bool) -> np.ndarray:
@@ -146,15 +138,7 @@ def test_it_takes_the_observations_that_training_takes(make_trial: Make, pool: W
     run(pool, trial)
     policy = esbench.load_policy(trial.folder.path)
     env = policy.make_environment()
-    totals = []
-    for seed in policy.held_out_seeds:
-        observation, _ = env.reset(seed=seed)
-        policy.reset()
-        total, ended = 0.0, False
-        while not ended:
-            observation, reward, ended, _, _ = env.step(policy.act(observation))
-            total += float(reward)
-        totals.append(total)
+    totals = [plain_episode(policy, env, seed)[0] for seed in policy.held_out_seeds]
     assert totals == trial.folder.result()["returns"]
     for wrong in ({"goal": np.zeros(2)}, {}, None):
         with pytest.raises(UsageError, match="expected one of Dict"):

@@ -29,9 +29,9 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
     sync_envs_normalization,
 )
+from trainers import agent_spec
 
 from esbench.core.errors import TrainingError
-from esbench.core.settings import parse
 from esbench.engine.worker_pool import WorkerPool
 from esbench.experiment.agent_trainer import AgentTrainer
 from esbench.grids.trial_spec import TrialSpec
@@ -200,18 +200,8 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def spec_of(agent: str, environment: str, kwargs: dict[str, Any], **settings: Any) -> TrialSpec:
-    return parse(
-        TrialSpec,
-        {
-            "algorithm": {"name": f"{__name__}:{agent}", "settings": settings},
-            "environment": {"id": environment, "kwargs": kwargs},
-            "policy": None,
-            "seed": 0,
-            "budget": {"env_steps": STEPS},
-            "evaluation": {"episodes": EPISODES},
-        },
-        "test",
-    )
+    made, budget = {"id": environment, "kwargs": kwargs}, {"env_steps": STEPS}
+    return agent_spec(f"{__name__}:{agent}", settings, made, budget, EPISODES)
 
 
 @pytest.mark.parametrize("case", list(CASES))
