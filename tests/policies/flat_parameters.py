@@ -1,13 +1,29 @@
-"""The flat parameters of policies: those of members, and taken apart for PyTorch."""
+"""Policies, and their flat parameters: those of members, and taken apart for PyTorch."""
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
 
-from esbench.policies.policy import Policy, PolicyBatch
+from esbench.core.settings import parse
+from esbench.policies.policy import POLICIES, Policy, PolicyBatch
+
+# Sizes of feedforward networks, from the inputs to the outputs.
+LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
+
+
+def make_policy(
+    template: str,
+    shape: tuple[int, ...],
+    outputs: int,
+    pixels: tuple[float, float] | None = None,
+    **settings: Any,
+) -> Policy:
+    """Return a policy for observations of a shape."""
+    cls = POLICIES.get(template)
+    return cls(parse(cls.Settings, settings, "test"), int(np.prod(shape)), outputs, shape, pixels)
 
 
 def members(policy: Policy, count: int, spread: float = 0.05) -> np.ndarray:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.testing as npt
 import pytest
 import torch
+from flat_parameters import LAYERS, make_policy
 from test_conv_networks import NORMALIZED
 
 from esbench import check_policy
 from esbench.core.errors import UsageError
-from esbench.core.settings import parse
 from esbench.policies.kernels.feedforward import Activation
 from esbench.policies.policy import (
     POLICIES,
@@ -30,7 +30,6 @@ KEYPOINTS = {
     "keypoints": [{}, {"height": 3, "x": 0.7}, {"width": 2, "x": 0.1, "y": -0.5}],
     "crop": [1, 2, 3, 4], "window": 5, "ordered_outputs": True,
 }  # fmt: skip
-LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 
 
 class Case(NamedTuple):
@@ -44,11 +43,8 @@ class Case(NamedTuple):
     steps: int = 1
 
     def policy(self) -> Policy:
-        cls = POLICIES.get(self.template)
-        inputs = int(np.prod(self.shape))
-        settings = parse(cls.Settings, self.settings, "test")
         pixels = (0.0, 255.0) if len(self.shape) == 3 else None
-        return cls(settings, inputs, self.outputs, self.shape, pixels)
+        return make_policy(self.template, self.shape, self.outputs, pixels, **self.settings)
 
 
 def feedforward() -> dict[str, Case]:
@@ -135,6 +131,45 @@ def test_initial_columns_have_length_1_and_the_last_ones_a_hundredth(name: str) 
         elif template != "conv_lstm" and name != "normalized":  # whose tests are their own
             npt.assert_array_equal(part, 0.0)
     assert start == policy.num_params
+
+
+IMAGE = (3, 14, 19)
+UNFIT: list[tuple[str, tuple[int, ...], dict[str, Any], str]] = [
+    ("small_conv", (17,), {}, r"shape \[17\].*images"),
+    ("small_conv", (96, 96, 3), {}, "ChannelsFirst"),
+    ("small_conv", (4, 7, 84), {}, "window of 8"),
+    ("small_conv", (4, 84, 84), {"layers": [(8, 8, 0)]}, "layers"),
+    ("conv_lstm", (1, 42, 42), {"padding": -1}, "padding = -1"),
+    ("keypoints", (128,), {}, r"\[128\]: keypoints takes images"),
+    ("keypoints", (96, 96, 3), {}, r"\[frames, height, width\].*Grayscale.*FrameStack"),
+    *(
+        ("keypoints", IMAGE, settings, words)
+        for settings, words in (
+            ({"window": 4}, "window = 4: expected an odd number, such as 3"),
+            ({"crop": [7, 7, 0, 0]}, r"crop = \[7, 7, 0, 0\]: nothing is left of .* 14 x 19"),
+            ({"window": 15}, "window = 15: .* the 14 x 19 .* expected a smaller"),
+            ({"window": 13, "crop": [1, 1, 0, 0]}, "window = 13: .* the 12 x 19 .* 14 x 19"),
+            ({"keypoints": [{"height": 9}]}, r"keypoints\.0\.height = 9: .* window = 3"),
+            ({"keypoints": [{}, {"width": 4}]}, r"keypoints\.1\.width = 4: .* window = 3"),
+            ({"ordered_outputs": True, "outputs": 1}, "outputs = 1; expected two or more"),
+            ({"normalize_observations": False, "pixels": (0, np.inf)}, "pixels from 0 to inf"),
+            ({"gain": 1e39}, "gain"),
+            ({"curvature": 1e11}, "curvature"),
+            ({"keypoints": []}, "keypoints"),
+            ({"keypoints": [{"x": 1.5}]}, r"keypoints.*x = 1\.5"),
+            ({"keypoints": [{"heigth": 3}]}, "heigth.*height"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("template", "shape", "given", "words"), UNFIT)
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    template: str, shape: tuple[int, ...], given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        make_policy(template, shape, **{"outputs": 4, "pixels": (0.0, 255.0), **given})
+    assert "\n" not in str(refused.value)
 
 
 class FaultySettings(PolicySettings):

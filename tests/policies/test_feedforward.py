@@ -3,13 +3,9 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from flat_parameters import FlatParameters, loaded, members
+from flat_parameters import LAYERS, FlatParameters, loaded, make_policy, members
 
-from esbench.core.settings import parse
 from esbench.policies.kernels.feedforward import ACTIVATIONS, Activation
-from esbench.policies.policy import POLICIES
-
-LAYERS = [(17, 64, 64, 6), (3, 5, 2), (348, 64, 64, 17), (1, 1), (11, 3), (7, 13, 1)]
 
 
 def make(sizes, activation="tanh", bias=True, output_activation="identity"):
@@ -18,8 +14,7 @@ def make(sizes, activation="tanh", bias=True, output_activation="identity"):
     settings = {"bias": bias, "output_activation": output_activation}
     if hidden:
         settings |= {"hidden": hidden, "activation": activation}
-    cls = POLICIES.get("mlp" if hidden else "linear")
-    return cls(parse(cls.Settings, settings, "test"), inputs, outputs)
+    return make_policy("mlp" if hidden else "linear", (inputs,), outputs, **settings)
 
 
 def activate(name, values):

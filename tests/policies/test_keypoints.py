@@ -10,7 +10,7 @@ import numpy.testing as npt
 import pytest
 import torch
 from doubles import Spaces
-from flat_parameters import FlatParameters, loaded, members
+from flat_parameters import FlatParameters, loaded, make_policy, members
 
 from esbench.core.errors import UsageError
 from esbench.core.settings import parse
@@ -31,8 +31,7 @@ def make(
     pixels: tuple[float, float] | None = (0.0, 255.0),
     **settings: Any,
 ) -> Policy:
-    cls = POLICIES.get("keypoints")
-    return cls(parse(cls.Settings, settings, "test"), int(np.prod(image)), outputs, image, pixels)
+    return make_policy("keypoints", image, outputs, pixels, **settings)
 
 
 def expected(policy: Policy, parameters: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -176,31 +175,3 @@ def test_ordered_outputs_are_for_discrete_actions(action: str) -> None:
         return
     with pytest.raises(UsageError, match="doubles.*actions are (Box|Multi).*ordered.*Discrete"):
         setup.make_policy(*spaces)
-
-
-@pytest.mark.parametrize(
-    ("image", "settings", "said"),
-    [
-        ((128,), {}, r"\[128\]: keypoints takes images"),
-        ((96, 96, 3), {}, r"\[frames, height, width\].*Grayscale.*FrameStack"),
-        (IMAGE, {"window": 4}, "window = 4: expected an odd number, such as 3"),
-        (IMAGE, {"crop": [7, 7, 0, 0]}, r"crop = \[7, 7, 0, 0\]: nothing is left of .* 14 x 19"),
-        (IMAGE, {"window": 15}, "window = 15: .* the 14 x 19 .* expected a smaller"),
-        (IMAGE, {"window": 13, "crop": [1, 1, 0, 0]}, "window = 13: .* the 12 x 19 .* 14 x 19"),
-        (IMAGE, {"keypoints": [{"height": 9}]}, r"keypoints\.0\.height = 9: .* window = 3"),
-        (IMAGE, {"keypoints": [{}, {"width": 4}]}, r"keypoints\.1\.width = 4: .* window = 3"),
-        (IMAGE, {"ordered_outputs": True, "outputs": 1}, "outputs = 1; expected two or more"),
-        (IMAGE, {"normalize_observations": False, "pixels": (0, np.inf)}, "pixels from 0 to inf"),
-        (IMAGE, {"gain": 1e39}, "gain"),
-        (IMAGE, {"curvature": 1e11}, "curvature"),
-        (IMAGE, {"keypoints": []}, "keypoints"),
-        (IMAGE, {"keypoints": [{"x": 1.5}]}, r"keypoints.*x = 1\.5"),
-        (IMAGE, {"keypoints": [{"heigth": 3}]}, "heigth.*height"),
-    ],
-)
-def test_what_does_not_fit_is_refused_in_a_sentence(
-    image: tuple[int, ...], settings: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said) as refused:
-        make(image, **settings)
-    assert "\n" not in str(refused.value)

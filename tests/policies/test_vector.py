@@ -3,16 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from flat_parameters import loaded
+from flat_parameters import loaded, make_policy
 
-from esbench.core.settings import parse
-from esbench.policies.policy import POLICIES
 from esbench.policies.vector import VectorPolicy
 
 
 def make(outputs: int = 3, inputs: int = 1, **settings: Any) -> VectorPolicy:
-    typed = parse(VectorPolicy.Settings, settings, "test")
-    policy = POLICIES.get("vector")(typed, inputs, outputs)
+    policy = make_policy("vector", (inputs,), outputs, **settings)
     assert isinstance(policy, VectorPolicy)
     return policy
 
