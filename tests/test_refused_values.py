@@ -124,6 +124,8 @@ WALK: dict[str, Any] = {
     "environments": ["doubles:Walk-v0"],
     "algorithms": {"openai_es": {"population_size": 8}},
     "seeds": [0, 1],
+    "budget": {"env_steps": 100},
+    "evaluation": {"episodes": 2},
 }
 TRAINED: dict[str, Any] = {"algorithm": "openai_es", "env": "CartPole-v1"}
 # A function, its arguments, and words of the refusal.
