@@ -77,7 +77,7 @@ def test_a_process_that_loaded_numpy_with_other_instructions_warns_and_records_n
     mask = {DISABLED: "X86_V3"}
     assert printed("-W", "ignore", "-c", script, **mask) == {}
     code, _, err = finished("-W", "error", "-c", script, env=mask)
-    assert (code, "import esbench first" in err) == (1, True)
+    assert (code, "'import esbench' before NumPy" in err) == (1, True)
 
 
 def test_a_user_can_have_the_bits_and_the_speed_of_the_processor() -> None:

@@ -5,9 +5,9 @@ Your first learning curve
 Train a policy for CartPole with OpenAI-ES, draw its learning curve, and score the result.
 """
 
-import matplotlib.pyplot as plt
+import esbench  # before NumPy, so that the bits are those of every processor
 
-import esbench
+import matplotlib.pyplot as plt
 
 # %%
 # A trainer is one trial: an algorithm, an environment, a policy and a seed. ``CartPole-v1`` has a

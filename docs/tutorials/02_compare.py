@@ -6,11 +6,11 @@ Is SNES better than OpenAI-ES? Train both with several seeds, look at the table,
 difference.
 """
 
+import esbench  # before NumPy, so that the bits are those of every processor
+
 import tempfile
 
 import matplotlib.pyplot as plt
-
-import esbench
 
 out = tempfile.mkdtemp()
 

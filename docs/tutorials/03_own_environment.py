@@ -5,11 +5,11 @@ Your own environment
 Any Gymnasium environment works, also one that a notebook defines.
 """
 
+import esbench  # before NumPy, so that the bits are those of every processor
+
 import gymnasium
 import matplotlib.pyplot as plt
 import numpy as np
-
-import esbench
 
 # %%
 # A point is to move to the origin. All random numbers come from ``self.np_random``, which

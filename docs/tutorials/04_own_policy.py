@@ -5,10 +5,10 @@ Your own policy
 Any ``torch.nn.Module`` can be the policy, also one that a notebook defines.
 """
 
+import esbench  # before NumPy, so that the bits are those of every processor
+
 import matplotlib.pyplot as plt
 import torch
-
-import esbench
 
 # %%
 # The class is built with the numbers of observations and outputs, and with further arguments of

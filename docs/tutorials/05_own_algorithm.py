@@ -6,10 +6,11 @@ An algorithm proposes a population and learns from its returns. It never sees an
 policy or a process. This tutorial writes one: the center moves to the mean of the best quarter.
 """
 
+import esbench  # before NumPy, so that the bits are those of every processor
+
 import matplotlib.pyplot as plt
 import numpy as np
 
-import esbench
 from esbench.algorithms.base import Algorithm
 from esbench.algorithms.search_settings import DeviationSettings, Fraction, PerParameter
 from esbench.core.population import SampledPopulation

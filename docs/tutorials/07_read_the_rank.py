@@ -7,9 +7,9 @@ perturbations do: the share of the population that beats the center is near one 
 near 0 when almost no perturbation helps, and near 1 when almost every one does.
 """
 
-import matplotlib.pyplot as plt
+import esbench  # before NumPy, so that the bits are those of every processor
 
-import esbench
+import matplotlib.pyplot as plt
 
 
 def train(env, **settings):

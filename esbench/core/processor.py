@@ -98,7 +98,8 @@ def warn_if_not_fixed() -> None:
     if os.environ.get("OPENBLAS_CORETYPE") == VARIANTS["OPENBLAS_CORETYPE"] and not arithmetic():
         warnings.warn(
             "NumPy was imported before esbench, with instructions that other processors lack, so "
-            "trials have bits of this processor; to fix them, import esbench first",
+            "the bits of this process are those of this type of processor; expected "
+            "'import esbench' before NumPy and what imports it, such as torch or Gymnasium",
             RuntimeWarning,
             stacklevel=2,
         )
