@@ -15,11 +15,11 @@ import numpy.typing as npt
 from esbench.agents.agent import AGENTS
 from esbench.algorithms.base import ALGORITHMS, Algorithm, algorithm_class
 from esbench.app.options import public, require_trusted_start
+from esbench.core.arguments import named
 from esbench.core.arrays import Vector
 from esbench.core.errors import UsageError, require_integer, shown
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.settings import MOST_PARAMS, Table, parse
-from esbench.core.user_code import import_name
 from esbench.grids.environment_files import environment_names
 from esbench.grids.expand import expand
 from esbench.grids.grid_file import parse_grid
@@ -106,10 +106,10 @@ def make_algorithm(
     """
     require_integer("num_params", num_params, 1, MOST_PARAMS)
     require_integer("seed", seed, 0, MOST_SEED)
-    named = _named("algorithm", name)
-    cls = algorithm_class(named)
-    values = {key: _named(key, value) for key, value in settings.items()}
-    typed = parse(cls.Settings, values, f"make_algorithm({named!r})")
+    chosen = named("algorithm", name)
+    cls = algorithm_class(chosen)
+    values = {key: named(key, value) for key, value in settings.items()}
+    typed = parse(cls.Settings, values, f"make_algorithm({chosen!r})")
     layout = tuple(tuple(map(int, shape)) for shape in shapes or ((num_params,),))
     if min(itertools.chain(*layout), default=1) < 1 or sum(map(math.prod, layout)) != num_params:
         raise UsageError(f"shapes = {shown(shapes)}: expected {num_params} numbers in all")
@@ -204,13 +204,13 @@ def make_trainer(
     require_integer("seed", seed, 0, LARGEST_SEED)
     # A list of one value is no sweep: a list given here is the value of one trial.
     values = {
-        key: [value] if isinstance(value, list | tuple) else _named(key, value)
+        key: [value] if isinstance(value, list | tuple) else named(key, value)
         for key, value in settings.items()
     }
-    name = _named("algorithm", algorithm)
+    name = named("algorithm", algorithm)
     if policy is not None and is_agent(name):
-        values["policy"], policy = _named("policy", policy), None
-    template = {} if policy is None else {"template": _named("policy", policy)}
+        values["policy"], policy = named("policy", policy), None
+    template = {} if policy is None else {"template": named("policy", policy)}
     table: Table = {
         "name": "python",
         "seeds": [seed],
@@ -247,8 +247,3 @@ def make_trainer(
         trainer.shown = training_shown if in_notebook() else None
         trainer.own(owned)
     return trainer
-
-
-def _named(kind: str, value: Any) -> Any:
-    """The import name of a class; other values as they are."""
-    return import_name(kind, value) if isinstance(value, type) else value

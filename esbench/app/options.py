@@ -45,6 +45,7 @@ Pick: TypeAlias = Literal["median", "worst"]
 EngineName: TypeAlias = Literal["local", "ray"]
 GridLike: TypeAlias = str | Path | dict[str, Any] | None
 Texts: TypeAlias = str | Sequence[str]
+TextsOrTypes: TypeAlias = str | type | Sequence[str | type]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -72,7 +73,7 @@ class GridOptions(TypedDict, total=False):
     Args:
         grid: the name of a grid, or a grid file (TOML); in Python also its content as a table.
         env: environments; replace those of the grid.
-        algorithm: algorithms; replace those of the grid.
+        algorithm: algorithms; replace those of the grid. In Python also classes.
         seeds: seeds, such as 0-9 or 0,2,5.
         env_steps: environment steps of training per trial.
         overrides: settings of the grid to override, such as budget.env_steps=1000.
@@ -82,7 +83,7 @@ class GridOptions(TypedDict, total=False):
     """
 
     env: Texts
-    algorithm: Texts
+    algorithm: TextsOrTypes
     seeds: str | int | Sequence[int] | None
     env_steps: int | None
     overrides: Texts
@@ -350,12 +351,14 @@ def compose(grid: GridLike, options: GridOptions) -> tuple[Grid, str]:
 
 
 def _changes(options: GridOptions) -> dict[str, Any]:
+    from esbench.core.arguments import named
+
     seeds: Any = options.get("seeds")
     if seeds is not None and not isinstance(seeds, str):
         seeds = ",".join(map(str, [seeds] if isinstance(seeds, Integral) else seeds))
     return {
         "environments": listed(options.get("env")),
-        "algorithms": listed(options.get("algorithm")),
+        "algorithms": named("algorithm", listed(options.get("algorithm"))),
         "seeds": seeds,
         "env_steps": options.get("env_steps"),
         "overrides": with_device(options.get("overrides"), options.get("device")),
@@ -373,6 +376,6 @@ def with_device(overrides: Texts | None, device: str | None) -> list[str]:
     return [*listed(overrides), *([] if device is None else [f"policy.device={device}"])]
 
 
-def listed(value: Texts | None) -> list[str]:
-    """A text or several as a list."""
-    return [value] if isinstance(value, str) else [*(value or ())]
+def listed(value: Any) -> list[Any]:
+    """A text or a class, or several, as a list."""
+    return [value] if isinstance(value, str | type) else [*(value or ())]

@@ -23,7 +23,9 @@ from esbench.core.user_code import import_name
 
 TUPLE: Final = "tuple"
 KEPT: Final = "tuples are kept"  # marks a setting whose values code of others receives
-NAMED: Final = frozenset({"template", "wrapper", "optimizer", "behavior"})  # settings of names
+NAMED: Final = frozenset(  # settings that are names, or lists of names
+    {"algorithm", "algorithms", "behavior", "optimizer", "template", "wrapper"}
+)
 Arguments: TypeAlias = Annotated[dict[str, Any], KEPT]
 
 
@@ -37,8 +39,7 @@ def plain(value: Any, key: str = "", own: bool = False) -> Any:
     if isinstance(value, dict):
         if not own:
             value = {
-                name: import_name(name, each) if name in NAMED and inspect.isclass(each) else each
-                for name, each in value.items()
+                name: named(name, each) if name in NAMED else each for name, each in value.items()
             }
         # The tables of a policy and of a wrapper, and what ``gymnasium.make`` gets.
         own = own or "wrapper" in value or "factory" in value or ":" in str(value.get("template"))
@@ -62,6 +63,13 @@ def plain(value: Any, key: str = "", own: bool = False) -> Any:
         f"{key} = {' '.join(shown(value).split())}: JSON cannot hold a {type(value).__name__}; "
         "expected numbers, text, true or false, or lists, tuples and tables of them"
     )
+
+
+def named(kind: str, value: Any) -> Any:
+    """The import name of a class, also in a list; other values as they are."""
+    if type(value) is list:
+        return [named(kind, each) for each in value]
+    return import_name(kind, value) if inspect.isclass(value) else value
 
 
 def _text(name: Any, key: str) -> str:

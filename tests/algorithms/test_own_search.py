@@ -175,3 +175,12 @@ def test_a_check_refuses_an_unknown_environment_as_training_does(name: str) -> N
 
 def test_an_agent_is_checked_in_the_environment_that_a_name_stands_for() -> None:
     esbench.check_agent(own_agents.Sees, env="ALE/Pong-v5", env_steps=1, shape=(4, 84, 84))
+
+
+def test_a_grid_takes_the_class_of_an_algorithm() -> None:
+    mine, one = own_search.Mine, {"env": "CartPole-v1"}
+    grids: list[Any] = [[mine, "snes"], {"mine": {"algorithm": mine}}]
+    expanded = [esbench.expand(**one, algorithm=given) for given in (mine, [mine, "snes"])]
+    expanded += [esbench.expand({"algorithms": given}, **one) for given in grids]
+    for trials in expanded:
+        assert next(trials).spec.algorithm.name == "own_search:Mine"
