@@ -95,6 +95,7 @@ REFUSED = {
     "table out --wide --format json": "--wide with --format json: expected one of text, markdown",
     "baseline out --suggest --replace": "--replace: expected --out",
     f"verify {__file__} --leaderboard elsewhere": "TRIAL with --leaderboard elsewhere",
+    "verify out --sample 1": "--sample 1 with out, a folder of trials: expected a leaderboard",
     "bench --env CartPole-v1 --rounds 0": "rounds = 0: expected at least 1",
     "bench --env CartPole-v1 --set seeds=[0,1]": "2 trials",
     "bench --algorithm ppo --rounds 1": "an agent",

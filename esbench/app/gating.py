@@ -316,8 +316,12 @@ def _holds_trials(trial: str | Path | None, what: Path, sample: int | None, repl
             f"--replay with {what}, a folder of trials: expected a leaderboard or a file of one; "
             "'esbench eval' plays the policies of trials"
         )
-    needs_sample = not (found or what.is_file() or replay) and sample is None
-    if needs_sample or (found and sample is not None):
+    if found and sample is not None:
+        raise UsageError(
+            f"--sample {sample} with {what}, a folder of trials: expected a leaderboard or a file "
+            "of one; without --sample, all trials of the folder are trained again"
+        )
+    if not (found or what.is_file() or replay) and sample is None:
         raise UsageError(f"expected {TRIAL}, or --sample K of a leaderboard")
     return found
 

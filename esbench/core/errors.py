@@ -117,7 +117,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {lowered[near[0]]!r}?"
     if len(options) > MOST_NAMES:
-        return "no known name is near (see: esbench list)"
+        return "no known name is near: see 'esbench list'"
     return f"known: {', '.join(options)}" if options else "none is known"
 
 

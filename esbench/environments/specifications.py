@@ -208,7 +208,7 @@ def nearest_name(name: str, known: Iterable[str] = ()) -> str:
             ours = [each for each in by_stem[stems[0]] if each.startswith("esbench/")]
             best = ours[-1] if ours else max(order)[1]
             return f"did you mean {best if ':' in best or not module else f'{module}:{best}'!r}?"
-    return "no known name is near (see: esbench list)"
+    return "no known name is near: see 'esbench list'"
 
 
 def _stem(name: str) -> str:

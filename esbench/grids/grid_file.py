@@ -25,7 +25,6 @@ from esbench.grids.environment_files import EnvironmentFile, environment_names, 
 from esbench.grids.trial_spec import Seed, is_agent
 
 NAMED: Final = Path(__file__).parent / "named"
-Name = Annotated[str, Field(pattern=r"[^.]")]  # a folder: not empty, "." or ".."
 
 
 def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -35,12 +34,19 @@ def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def _name(name: str) -> str:
+    if not name.strip("."):  # a folder has it
+        raise ValueError("expected a name that is not empty and has more than dots")
+    return name
+
+
 def _folder_name(name: str) -> str:
     if not re.fullmatch(r"[\w+-][\w.+-]*", name):
         raise ValueError("expected a folder's name of letters, digits, '_', '+', '-' and '.'")
     return name
 
 
+Name = Annotated[str, AfterValidator(_name)]
 Seeds = Annotated[tuple[Seed, ...], Field(min_length=1), AfterValidator(_distinct)]
 Environments = Annotated[tuple[Name, ...], Field(min_length=1), AfterValidator(_distinct)]
 
