@@ -65,7 +65,7 @@ from esbench.publish.leaderboard.table import (
 from esbench.publish.tables.render_table import INTERVAL
 from esbench.results.cell import Cell
 from esbench.results.entries import Entry, read_leaderboard
-from esbench.results.statistics.estimates import Overall, iqm, normalized, overall
+from esbench.results.statistics.estimates import Overall, iqm, overall
 from esbench.results.statistics.significance import Standing, p_different, standings
 
 COMMANDS: dict[str, Any] = typer.main.get_command(command_line).commands  # type: ignore[attr-defined]

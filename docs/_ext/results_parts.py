@@ -22,7 +22,6 @@ from internals import (
     format_share,
     iqm,
     markdown_code,
-    normalized,
     overall,
     p_different,
     p_is,
@@ -145,7 +144,7 @@ def environment_of(each: Result) -> str:
 def scaled(each: Result, difference: float) -> float:
     """A difference as a share of the range from random policy to reference; NaN without one."""
     span = each.cell.reference_score - each.cell.random_score
-    return difference / span if not math.isnan(each.row.normalized) else math.nan
+    return difference / span if each.cell.has_scale else math.nan
 
 
 def tails(rows: Sequence[Result], drawn: Sequence[str]) -> str:
@@ -352,8 +351,7 @@ def normalized_scores(
     for suite in suites:
         for environment in environments:
             for each in suite_results(suite, environment):
-                if each.entry in suite.shown and not math.isnan(each.row.normalized):
-                    scale = each.cell.random_score, each.cell.reference_score
-                    own = [normalized(score, *scale) for score in each.entry.scores]
+                if each.entry in suite.shown and each.cell.has_scale:
+                    own = [*map(each.cell.normalized, each.entry.scores)]
                     scores.setdefault(each.entry.cell.algorithm, {})[environment] = own
     return scores

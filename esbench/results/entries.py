@@ -28,7 +28,7 @@ from esbench.environments.registration import atari_environments, without_alias
 from esbench.grids.environment_files import environment_names
 from esbench.grids.stored_spec import at_target
 from esbench.grids.trial_spec import DEFAULT_LABEL, trainer_names
-from esbench.results.baselines import FrozenCell, Score
+from esbench.results.baselines import OWN_MEAN, FrozenCell, Score
 from esbench.results.cell import Cell, variant_of
 from esbench.results.run import variety
 from esbench.results.statistics.curves import Band, at_start, curve_band, policy_returns
@@ -230,8 +230,13 @@ class Entry(Settings):
         return safe_name("-".join(parts)) + ".json"
 
     def to_cell(self) -> Cell:
-        """The runs with their costs, scores and digests."""
+        """The runs with their costs, scores and digests.
+
+        Its own mean, which a row without a published score records, is no reference.
+        """
         cell = self.cell.to_cell(self.origins)
+        if self.cell.reference_source == OWN_MEAN:
+            cell = replace(cell, frozen=cell.frozen.model_copy(update={"references": ()}))
         runs = tuple(
             replace(
                 run,

@@ -268,7 +268,7 @@ def test_overall_scores_are_those_of_all_environments(suite: Suite) -> None:
             next(each for each in rows[environment] if f"`{each.entry.cell.algorithm}`" in name)
             for environment in suite.environments
         ]
-        assert shares == [format_share(each.row.normalized) for each in own]
+        assert shares == [format_share(each.cell.normalized(each.cell.score)) for each in own]
         assert min(map(float, shares)) <= float(pooled) <= max(map(float, shares))
     assert overall_table([], suite.environments) == ""
 

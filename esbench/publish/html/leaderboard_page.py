@@ -142,7 +142,7 @@ def _values(row: LeaderboardRow) -> dict[str, float]:
 
 def _facts(row: LeaderboardRow) -> dict[str, str]:
     cell, entry = row.cell, row.entry
-    reference = f"{format_number(cell.reference_score)} ({entry.cell.reference_source})"
+    reference = f"{format_number(entry.cell.reference_score)} ({entry.cell.reference_source})"
     facts = {
         "Policy": policy_words(entry),
         "Policies": entry.policies_state,

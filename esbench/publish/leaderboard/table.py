@@ -30,7 +30,6 @@ from esbench.publish.tables.table_notes import (
     marked,
     seeds_notes,
 )
-from esbench.results.baselines import OWN_MEAN
 from esbench.results.cell import Cell
 from esbench.results.entries import Entry, place_of
 from esbench.results.statistics.estimates import iqm
@@ -81,26 +80,6 @@ class LeaderboardRow:
         """IQM over seeds of the largest mean return over five generations of training."""
         best = (run.best_center for run in self.entry.runs)
         return float(iqm([math.nan if value is None else value for value in best]))
-
-    @property
-    def has_reference(self) -> bool:
-        """Whether the end of its scale is a published score, and not its own mean."""
-        return self.entry.cell.reference_source != OWN_MEAN
-
-    @property
-    def normalized(self) -> float:
-        """The score between the random policy and the reference; NaN without a published one."""
-        return self.cell.normalized(self.cell.score) if self.has_reference else math.nan
-
-    @property
-    def reference_score(self) -> float:
-        """The published score that is 1 when normalized; NaN without one."""
-        return self.cell.reference_score if self.has_reference else math.nan
-
-    @property
-    def reference_source(self) -> str:
-        """Where that is published; empty without one."""
-        return self.entry.cell.reference_source if self.has_reference else ""
 
     @property
     def tuned(self) -> bool:
@@ -303,9 +282,11 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     _cost("wall_time_s"),
     _cost("cpu_time_s", "CPU time", format_duration),
     _own("random_score"),
-    Column("reference_score"),
-    Column("reference_source"),
-    Column("normalized", None, "Normalized", format_share),
+    _own("reference_score"),
+    Column("reference_source", lambda row: row.cell.reference.source if row.cell.reference else ""),
+    Column(
+        "normalized", lambda row: row.cell.normalized(row.cell.score), "Normalized", format_share
+    ),
     Column("commands", attrgetter("entry.commands")),
     Column("commits"),
     Column("hardware"),
