@@ -350,11 +350,11 @@ def policies_of(env: str, *, leaderboard: str | Path | None = None) -> pd.DataFr
     """
     import pandas as pd
 
-    from esbench.publish.leaderboard.zoo import COLUMNS, zoo
+    from esbench.publish.leaderboard.table import POLICY_COLUMNS, zoo
     from esbench.publish.tables.render_table import records
 
     folder = None if leaderboard is None else Path(leaderboard)
-    return pd.DataFrame(records(COLUMNS, zoo(env, folder)))
+    return pd.DataFrame(records(POLICY_COLUMNS, zoo(env, folder)))
 
 
 def ranked(

@@ -61,7 +61,7 @@ def _list(
         if kind is not None or settings is not None:
             raise UsageError("--policies-of ENV: expected without KIND and --settings")
         from esbench.cli.console import print_sheet
-        from esbench.publish.leaderboard.zoo import zoo, zoo_sheet
+        from esbench.publish.leaderboard.table import zoo, zoo_sheet
 
         print_sheet(zoo_sheet(zoo(policies_of, leaderboard)))
         return

@@ -26,7 +26,7 @@ from esbench.experiment.published_policy import published_policy
 from esbench.experiment.trained_policy import episode
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm
 from esbench.publish.leaderboard.submit import SubmitAction, submit
-from esbench.publish.leaderboard.zoo import zoo
+from esbench.publish.leaderboard.table import zoo
 from esbench.publish.replay import fewest_episodes, p_of_pairs, play_again, read_replay
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification, sentences
