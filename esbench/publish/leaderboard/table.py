@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from esbench.core.errors import UsageError
+from esbench.core.json_text import Json
 from esbench.core.settings import Settings
 from esbench.core.units import NONE, format_duration, format_number, format_share, format_steps
 from esbench.grids.environment_files import (
@@ -236,16 +237,19 @@ def one_episode_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
 
 def environment_notes(rows: Sequence[LeaderboardRow]) -> list[str]:
     """The footnote that names the rows of an environment that is not that of its file, if any."""
-    changed = ((row.cell.title, changed_environment(row.entry)) for row in rows)
+    known = {row.cell.environment for row in rows} & {*environment_names()}
+    files = {name: load_environment(name).spec().model_dump(mode="json") for name in known}
+    changed = (
+        (row.cell.title, _changed_environment(row.entry, files[row.cell.environment]))
+        for row in rows
+        if row.cell.environment in files
+    )
     return grouped((title, f"{what}: {CHANGED_NOTE}") for title, what in changed if what)
 
 
-def changed_environment(entry: Entry) -> str:
+def _changed_environment(entry: Entry, file: Json) -> str:
     """How arguments and wrappers differ from those of the environment's file; empty if not."""
-    own, name = entry.spec["environment"], entry.cell.environment
-    if name not in environment_names():
-        return ""
-    file = load_environment(name).spec().model_dump(mode="json")
+    own = entry.spec["environment"]
     theirs, ours = file["kwargs"], own["kwargs"]
     found = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
     for word, some, others in (("", own, file), ("no ", file, own)):

@@ -127,7 +127,7 @@ def _finite(values: npt.ArrayLike) -> Floats:
     return np.where(np.isfinite(array), array, np.nan)
 
 
-@lru_cache(maxsize=1)  # a table's rows have as many runs: they share the resamples
+@lru_cache(maxsize=8)  # rows with as many runs share the resamples
 def _resampled_weights(runs: int) -> tuple[Resamples, Floats]:
     """Resamples, and the weight [resamples, runs] of each sorted run in the IQM of each."""
     resamples = draw_resamples((runs,), RESAMPLES)
