@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -197,12 +198,12 @@ def _test(
     """The test of a commit, and the folder of its results."""
     from esbench.core.files import read_text
     from esbench.grids.grid_file import read_grid
-    from esbench.publish.gate.bisect_commits import CommandTest, GridTest, folder_of
+    from esbench.publish.gate.bisect_commits import GridTest, folder_of, judge_by_command
     from esbench.results.baselines import read_baseline
 
     if command is not None:
         folder = folder_of(out, chosen.good, command).absolute()
-        return CommandTest(command, folder), folder
+        return partial(judge_by_command, command, folder), folder
     read_grid(str(grid))
     file = Path(str(grid))
     question = [chosen.good, read_text(file) if file.is_file() else str(grid), install or ""]

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +30,8 @@ from esbench.publish.gate.check import EXIT_REGRESSION, EXIT_SAME
 from esbench.store.outputs import write_bytes
 
 CommitVerdict: TypeAlias = Literal["good", "bad", "skip"]
+CommitTest: TypeAlias = Callable[[Path, str], CommitVerdict]
+"""Whether a commit, which is checked out in a folder, is good; "skip" if it cannot tell."""
 Told: TypeAlias = Callable[[str, CommitVerdict, float], object]
 """Receives a commit, its verdict and the seconds of its test; NaN if it was known."""
 
@@ -44,41 +45,24 @@ _FIRST: Final = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.MUL
 _LEFT: Final = re.compile(r"^[0-9a-f]{40,64}$", re.MULTILINE)
 
 
-class CommitTest(ABC):
-    """Judges a checkout."""
+def judge_by_command(command: str, out: Path, checkout: Path, commit: str) -> CommitVerdict:
+    """The verdict of a command of the shell: exit code 0 is good, 1 is bad.
 
-    @abstractmethod
-    def judge(self, checkout: Path, commit: str) -> CommitVerdict:
-        """Whether a commit, which is checked out in a folder, is good; "skip" if it cannot tell."""
-
-
-@final
-@dataclass(frozen=True)
-class CommandTest(CommitTest):
-    """A command of the shell: exit code 0 is good, 1 is bad, and any other one tells nothing.
-
-    pytest ends with 1 for every test that fails. So a check of its plugin that is inconclusive, or
-    of cells that were not measured, tells nothing either.
+    Any other one tells nothing. pytest ends with 1 for every test that fails. So a check of its
+    plugin that is inconclusive, or of cells that were not measured, tells nothing either.
     """
-
-    command: str
-    out: Path
-
-    def judge(self, checkout: Path, commit: str) -> CommitVerdict:
-        """Run the command in the checkout."""
-        folder = self.out / commit[:SHORT]
-        (folder / "check.json").unlink(missing_ok=True)
-        log = self.out / "logs" / f"{commit[:SHORT]}.txt"
-        code = _run(self.command, checkout, log, {"ESBENCH_FILES": str(folder)})
-        checked = EXIT_SAME
-        with contextlib.suppress(FileNotFoundError):
-            checked = read_json(folder / "check.json")["exit_code"]
-        return _verdict(checked if code == EXIT_REGRESSION and checked else code)
+    folder = out / commit[:SHORT]
+    (folder / "check.json").unlink(missing_ok=True)
+    code = _run(command, checkout, _log(out, commit), {"ESBENCH_FILES": str(folder)})
+    checked = EXIT_SAME
+    with contextlib.suppress(FileNotFoundError):
+        checked = read_json(folder / "check.json")["exit_code"]
+    return _verdict(checked if code == EXIT_REGRESSION and checked else code)
 
 
 @final
 @dataclass(frozen=True)
-class GridTest(CommitTest):
+class GridTest:
     """Trains a grid with the code of a checkout, and asks the gate there.
 
     Attributes:
@@ -98,44 +82,35 @@ class GridTest(CommitTest):
     workers: Sequence[str] = ()
     install: str = ""
 
-    def judge(self, checkout: Path, commit: str) -> CommitVerdict:
+    def __call__(self, checkout: Path, commit: str) -> CommitVerdict:
         """Train the commit's trials that are not done, and check them."""
-        folder, file = self._trained(checkout, commit), self.out / CHECKS / f"{commit}.json"
+        folder, file = self.out / commit[:SHORT], self.out / CHECKS / f"{commit}.json"
+        log = _log(self.out, commit)
+        installed = not (self.install and _run(self.install, checkout, log))
+        if installed:  # the check names what has failed
+            words = ["run", self.grid, "--out", str(folder), "--quiet", *self.workers]
+            _esbench(words, checkout, log)
         if commit == self.good and not self.baseline.exists():
-            self._freeze(checkout, folder)
+            words = ["baseline", str(folder), "--out", str(self.baseline), "--trust"]
+            words += [each for each in self.options if each.startswith("--margin=")]
+            if not installed or _esbench(words, checkout, log):
+                place = f"no baseline of the good commit {commit[:SHORT]}"
+                raise UsageError(f"{place}: {_last_line(log)}; see {log}")
             return "good"
-        if folder is None:
+        if not installed:
             return "skip"
         file.unlink(missing_ok=True)
         words = ["check", str(folder), "--baseline", str(self.baseline), "--json", str(file)]
-        code = _run([*_ESBENCH, *words, *self.options], checkout, self._log(commit))
+        code = _esbench([*words, *self.options], checkout, log)
         return _verdict(code) if file.exists() else "skip"  # a crash is no verdict
 
-    def _freeze(self, checkout: Path, folder: Path | None) -> None:
-        """Make the baseline of a commit's trials; UsageError if they cannot be trained."""
-        log = self._log(self.good)
-        words = ["baseline", str(folder), "--out", str(self.baseline), "--trust"]
-        words += [each for each in self.options if each.startswith("--margin=")]
-        if folder is None or _run([*_ESBENCH, *words], checkout, log):
-            short = self.good[:SHORT]
-            raise UsageError(
-                f"no baseline of the good commit {short}: {_last_line(log)}; see {log}"
-            )
 
-    def _trained(self, checkout: Path, commit: str) -> Path | None:
-        """The folder of a commit's trials; None if the commit cannot be installed."""
-        log, folder = self._log(commit), self.out / commit[:SHORT]
-        if self.install and _run(self.install, checkout, log):
-            return None
-        words = ["run", self.grid, "--out", str(folder), "--quiet", *self.workers]
-        _run([*_ESBENCH, *words], checkout, log)  # the check names what has failed
-        return folder
-
-    def _log(self, commit: str) -> Path:
-        return self.out / "logs" / f"{commit[:SHORT]}.txt"
+def _log(out: Path, commit: str) -> Path:
+    return out / "logs" / f"{commit[:SHORT]}.txt"
 
 
-_ESBENCH: Final = (sys.executable, "-m", "esbench")
+def _esbench(words: Sequence[str], checkout: Path, log: Path) -> int:
+    return _run([sys.executable, "-m", "esbench", *words], checkout, log)
 
 
 def _verdict(code: int) -> CommitVerdict:
@@ -294,7 +269,7 @@ def bisect(chosen: Range, test: CommitTest, verdicts: Verdicts, told: Told) -> l
             return verdict
         _check_out(place, commit)
         began = time.monotonic()
-        verdict = test.judge(place / chosen.inside, commit)
+        verdict = test(place / chosen.inside, commit)
         verdicts.add(commit, verdict)
         told(commit, verdict, time.monotonic() - began)
         return verdict
