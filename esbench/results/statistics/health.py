@@ -114,7 +114,7 @@ class HealthFinding:
     advice: str = ""
 
 
-Rule: TypeAlias = Callable[[RunMeasurements], HealthFinding | None]
+Rule: TypeAlias = Callable[[RunMeasurements], Iterator[HealthFinding]]
 
 
 def findings(run: RunMeasurements) -> list[HealthFinding]:
@@ -145,7 +145,7 @@ def _climbs(returns: Floats) -> bool:
 
 
 def _applying(rules: Sequence[Rule], run: RunMeasurements) -> Iterator[HealthFinding]:
-    return (finding for rule in rules if (finding := rule(run)))
+    return (finding for rule in rules for finding in rule(run))
 
 
 def _returns(run: RunMeasurements) -> dict[str, Floats]:
@@ -157,10 +157,10 @@ def _returns(run: RunMeasurements) -> dict[str, Floats]:
     return {who: values for who, values in given.items() if np.isfinite(values).all()}
 
 
-def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
+def _wrong_step(run: RunMeasurements) -> Iterator[HealthFinding]:
     moved = run["update_norm"] > 0
     if not (run.has_learning_rate and moved.any()):
-        return None
+        return
     step = float(np.median(run["update_norm"][moved] / run.radius[moved]))
     # In a part of a run, the distance is still that from the start of the run.
     way = float(min(run["distance"][-1], run["update_norm"].sum()) / np.median(run.radius))
@@ -178,16 +178,17 @@ def _wrong_step(run: RunMeasurements) -> HealthFinding | None:
         change = f"Multiply learning_rate by about {_factor(GOOD_STEP / step)}."
         other = "Lower sigma: members so far out have nothing in common with the center"
     else:
-        return None
+        return
     said += ", and the return does not rise"
     scale = float(run["center_norm"][0]) / math.sqrt(run.num_params)
     if _sigma_is_usual(run, scale):
         said += f": the learning rate is too {rate}."
-        return HealthFinding(f"learning_rate_too_{rate}", "warning", said, change)
+        yield HealthFinding(f"learning_rate_too_{rate}", "warning", said, change)
+        return
     beside = f"{float(np.median(run['sigma'])):.2g} beside parameters of about {scale:.2g}"
     said += f": sigma is too {sigma}, {beside}."
     start = "a tenth of the parameters' own scale is a start."
-    return HealthFinding(f"sigma_too_{sigma}", "warning", said, f"{other}; {start}")
+    yield HealthFinding(f"sigma_too_{sigma}", "warning", said, f"{other}; {start}")
 
 
 def _sigma_is_usual(run: RunMeasurements, scale: float) -> bool:
@@ -205,41 +206,36 @@ def _sigma_is_usual(run: RunMeasurements, scale: float) -> bool:
     return sigma <= abs(math.log(length / (GOOD_STEP * usual)))
 
 
-def _same_returns(run: RunMeasurements) -> HealthFinding | None:
-    if not np.median(run["population_size"]) > 1:
-        return None
+def _same_returns(run: RunMeasurements) -> Iterator[HealthFinding]:
     same = run["population_return_min"] == run["population_return_max"]
     share = float(np.mean(same))
-    if share < SAME_RETURNS:
-        return None
-    values = np.unique(run["population_return_max"][same])
-    what = f", always {three_digits(float(values[0]))}" if values.size == 1 else ""
-    return HealthFinding(
-        "constant_reward",
-        "warning",
-        f"All members have the same return in {_percent(share)} of generations{what}: there is "
-        "nothing to learn from.",
-        "Check that the reward depends on what the policy does; if it does but is never reached, "
-        "raise sigma, shape the reward, or try novelty search (ns_es).",
-    )
+    if np.median(run["population_size"]) > 1 and share >= SAME_RETURNS:
+        values = np.unique(run["population_return_max"][same])
+        what = f", always {three_digits(float(values[0]))}" if values.size == 1 else ""
+        yield HealthFinding(
+            "constant_reward",
+            "warning",
+            f"All members have the same return in {_percent(share)} of generations{what}: there is "
+            "nothing to learn from.",
+            "Check that the reward depends on what the policy does; if it does but is never "
+            "reached, raise sigma, shape the reward, or try novelty search (ns_es).",
+        )
 
 
-def _mostly_first(run: RunMeasurements) -> HealthFinding | None:
+def _mostly_first(run: RunMeasurements) -> Iterator[HealthFinding]:
     share = float(np.mean(run["center_rank_fraction"] == 0))
-    if (
-        share < MOSTLY_FIRST or np.mean(run["update_norm"] > 0) < 0.5
-    ):  # random search takes no steps
-        return None
-    return HealthFinding(
-        "sigma_too_large",
-        "warning",
-        f"The rank of the center is 1 in {_percent(share)} of generations, and the return does not "
-        "rise: sigma is too large or the population too small.",
-        "Halve sigma, or double population_size.",
-    )
+    moves = np.mean(run["update_norm"] > 0) >= 0.5  # random search takes no steps
+    if share >= MOSTLY_FIRST and moves:
+        yield HealthFinding(
+            "sigma_too_large",
+            "warning",
+            f"The rank of the center is 1 in {_percent(share)} of generations, and the return does "
+            "not rise: sigma is too large or the population too small.",
+            "Halve sigma, or double population_size.",
+        )
 
 
-def _no_information(run: RunMeasurements) -> HealthFinding | None:
+def _no_information(run: RunMeasurements) -> Iterator[HealthFinding]:
     from scipy.stats import kstest
 
     ranks, low, high = run["center_rank_fraction"], *_chance(run)
@@ -247,13 +243,13 @@ def _no_information(run: RunMeasurements) -> HealthFinding | None:
     spread, returns = float(np.median(run["population_return_std"])), _returns(run)
     still = bool(returns) and all(gain(values) < spread for values in returns.values())
     if run.generations < MIN_UNIFORM or signal > 0 or not (still and low <= mean <= high):
-        return None
+        return
     if not kstest(_spread(ranks, run["population_size"]), "uniform").pvalue > UNIFORM:
-        return None
+        return
     ratio = (
         f" and the update's signal-to-noise ratio {_ratio(run)}" if math.isfinite(signal) else ""
     )
-    return HealthFinding(
+    yield HealthFinding(
         "no_information",
         "warning",
         f"The rank of the center is uniform (mean {mean:.2f}; chance gives {low:.2f} to {high:.2f})"
@@ -279,45 +275,41 @@ def _spread(ranks: Floats, sizes: Floats) -> Floats:
     return spread
 
 
-def _mostly_tied(run: RunMeasurements) -> HealthFinding | None:
-    share = (
-        float(np.nanmean(run["tied_returns"])) if np.isfinite(run["tied_returns"]).any() else 0.0
-    )
-    if share < MOSTLY_TIED:
-        return None
-    return HealthFinding(
-        "tied_returns",
-        "warning",
-        f"{_percent(share)} of the members share their return with another one, and the return "
-        "does not rise: the ranking tells little.",
-        "Raise sigma or episodes_per_member, or give the reward finer steps.",
-    )
+def _mostly_tied(run: RunMeasurements) -> Iterator[HealthFinding]:
+    known = run["tied_returns"][np.isfinite(run["tied_returns"])]
+    if known.size and (share := float(known.mean())) >= MOSTLY_TIED:
+        yield HealthFinding(
+            "tied_returns",
+            "warning",
+            f"{_percent(share)} of the members share their return with another one, and the return "
+            "does not rise: the ranking tells little.",
+            "Raise sigma or episodes_per_member, or give the reward finer steps.",
+        )
 
 
-def _not_finite(run: RunMeasurements) -> HealthFinding | None:
+def _not_finite(run: RunMeasurements) -> Iterator[HealthFinding]:
     share = float(run["non_finite"].sum() / run["population_size"].sum())
-    if share < NOT_FINITE:
-        return None
-    return HealthFinding(
-        "not_finite",
-        "warning",
-        f"The return of {_percent(share)} of the members is not finite.",
-        "Look for actions or rewards that overflow; lower sigma or the learning rate, or add "
-        "weight_decay.",
-    )
+    if share >= NOT_FINITE:
+        yield HealthFinding(
+            "not_finite",
+            "warning",
+            f"The return of {_percent(share)} of the members is not finite.",
+            "Look for actions or rewards that overflow; lower sigma or the learning rate, or add "
+            "weight_decay.",
+        )
 
 
-def _ending_early(run: RunMeasurements) -> HealthFinding | None:
+def _ending_early(run: RunMeasurements) -> Iterator[HealthFinding]:
     """Whether the shifted return rises because episodes become short, and the return falls."""
     lengths = run["episode_length_mean"]
     shifted = run["population_return_mean"] - run.reward_shift * lengths
     if not (run.seeks_returns and run.reward_shift > 0 and np.isfinite(shifted).all()):
-        return None
+        return
     first, last = _ends(lengths)
     who, returns = next(iter(_returns(run).items()))
     if not (last < SHORTENED * first and gain(shifted) > 0 and gain(returns) < 0):
-        return None
-    return HealthFinding(
+        return
+    yield HealthFinding(
         "ends_early",
         "warning",
         f"The policy has learned to end its episodes: their mean length is {three_digits(first)} "
@@ -328,18 +320,17 @@ def _ending_early(run: RunMeasurements) -> HealthFinding | None:
     )
 
 
-def _drifting(run: RunMeasurements) -> HealthFinding | None:
+def _drifting(run: RunMeasurements) -> Iterator[HealthFinding]:
     late = thirds(run["observation_drift"])[2]
-    if not late >= DRIFTING:
-        return None
-    return HealthFinding(
-        "observation_drift",
-        "note",
-        f"In the last third, a generation still changes what the policy sees by {late:.2g} "
-        "deviations of an input.",
-        "Look for observations that grow without bounds, or set policy.normalize_observations = "
-        "false.",
-    )
+    if late >= DRIFTING:
+        yield HealthFinding(
+            "observation_drift",
+            "note",
+            f"In the last third, a generation still changes what the policy sees by {late:.2g} "
+            "deviations of an input.",
+            "Look for observations that grow without bounds, or set policy.normalize_observations "
+            "= false.",
+        )
 
 
 def _progress(run: RunMeasurements) -> HealthFinding:
@@ -370,28 +361,26 @@ def _progress(run: RunMeasurements) -> HealthFinding:
     return HealthFinding("unclear", "ok", said, "No rule found a cause; more steps may tell.")
 
 
-def _rank(run: RunMeasurements) -> HealthFinding | None:
+def _rank(run: RunMeasurements) -> Iterator[HealthFinding]:
     ranks = run["center_rank_fraction"]
-    if not np.isfinite(ranks).all():
-        return None
-    (low, high), (slope, least, most) = _chance(run), trend(ranks)
-    moving = "rising" if least > 0 else "falling" if most < 0 else "without a trend"
-    by = "" if moving == "without a trend" else f" by {abs(slope):.2g} per generation"
-    return HealthFinding(
-        "rank",
-        "ok",
-        f"On average {_percent(float(ranks.mean()))} of the members beat the center, {moving}{by}; "
-        f"if perturbing changed nothing, it would be {_percent(low)} to {_percent(high)}.",
-    )
+    if np.isfinite(ranks).all():
+        (low, high), (slope, least, most) = _chance(run), trend(ranks)
+        by = f" by {abs(slope):.2g} per generation"
+        moving = f"rising{by}" if least > 0 else f"falling{by}" if most < 0 else "without a trend"
+        yield HealthFinding(
+            "rank",
+            "ok",
+            f"On average {_percent(float(ranks.mean()))} of the members beat the center, {moving}; "
+            f"if perturbing changed nothing, it would be {_percent(low)} to {_percent(high)}.",
+        )
 
 
-def _signal(run: RunMeasurements) -> HealthFinding | None:
+def _signal(run: RunMeasurements) -> Iterator[HealthFinding]:
     low = mean_interval(run["split_half_cosine"])[1]
-    if not math.isfinite(low):
-        return None
-    clear = "" if low > 0 else ", which may be chance"
-    said = f"The signal-to-noise ratio of an update is {_ratio(run)}{clear}."
-    return HealthFinding("signal_to_noise", "ok", said)
+    if math.isfinite(low):
+        clear = "" if low > 0 else ", which may be chance"
+        said = f"The signal-to-noise ratio of an update is {_ratio(run)}{clear}."
+        yield HealthFinding("signal_to_noise", "ok", said)
 
 
 # Of ``PROBLEM_RULES`` only the first rule that applies counts: later ones may be its effects. A
