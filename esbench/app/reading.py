@@ -266,7 +266,8 @@ def history(
     from esbench.core.git import commit_address
     from esbench.publish.figures.history_figure import draw_history
     from esbench.publish.history import history as past
-    from esbench.publish.html.history_page import SUFFIXES, write_history
+    from esbench.publish.html.history_page import history_page
+    from esbench.publish.html.report import SUFFIXES, write_page
     from esbench.store.outputs import require_suffix
 
     if repository is not None and html is None:
@@ -280,7 +281,7 @@ def history(
     if html is None or out is not None:
         files = draw_history(found, places[0] / "figures" if out is None else Path(out))
     if html is not None:
-        files.append(write_history(found, Path(html), address))
+        files.append(write_page(Path(html), history_page(found, address)))
     return History(found, files)
 
 

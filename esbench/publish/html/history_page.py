@@ -5,14 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 
 from esbench.core.escape import plotly
-from esbench.core.extras import DISTRIBUTION
 from esbench.core.json_text import Json
 from esbench.core.units import NONE, counted, format_number, format_steps
 from esbench.publish.figures.chart import Chart, Curve
@@ -22,33 +19,18 @@ from esbench.publish.history import NOTES, CellHistory, PastCheck, by_processor,
 from esbench.publish.html.plotly_chart import make_chart
 from esbench.publish.html.report import template
 from esbench.publish.tables.render_table import TEXTS
-from esbench.store.outputs import require_suffix, write_bytes
 
 SPEED_TITLE: Final = "Training steps per second of CPU time"
-SUFFIXES: Final = (".html", ".htm")
 LEVEL: Final = Style(BLACK, "-", "o")
 SPEEDS: Final = (Style(GRAY, "-", "o"), Style(BLUE, "-", "^"), Style(GREEN, "-", "s"))
 LABELS: Final = frozenset({*TEXTS, "Commit", "Date", "Digests", "Verdict", "Change", "Cell"})
 
 
-def write_history(found: Sequence[CellHistory], path: Path, address: str = "") -> Path:
-    """Write the page and return its path; equal histories give equal bytes.
+def history_page(found: Sequence[CellHistory], address: str = "") -> str:
+    """The page as HTML that needs no network; equal histories give equal bytes.
 
     ``address`` is the web address of a commit without the commit; commits are no links without it.
-
-    Raises:
-        UsageError: the file cannot be written, or its name does not end with .html.
     """
-    require_suffix(path, *SUFFIXES)
-    write_bytes(path, render_history(found, address).encode(errors="xmlcharrefreplace"))
-    return path
-
-
-def render_history(found: Sequence[CellHistory], address: str = "") -> str:
-    """Render the page as HTML that needs no network; see ``write_history``."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
     cells = [_cell(cell, f"cell-{number}") for number, cell in enumerate(found, 1)]
     changes = [
         each for cell, made in zip(found, cells, strict=True) for each in _changes(cell, made)
@@ -63,8 +45,6 @@ def render_history(found: Sequence[CellHistory], address: str = "") -> str:
         commit_address=address,
         compare_address=_compare_address(address),
         labels=LABELS,
-        version=version(DISTRIBUTION),
-        plotly=Markup(get_plotlyjs()),
     )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from esbench.core.arrays import Floats
-from esbench.core.extras import DISTRIBUTION
 from esbench.core.json_text import Json
 from esbench.core.units import format_duration, format_number, format_steps
 from esbench.grids.environment_files import environment_versions
@@ -106,7 +104,6 @@ def as_page(
         command=shlex.join(
             ["esbench", "verify", "--sample", "1", *[str(leaderboard)] * (not is_default)]
         ),
-        version=metadata.version(DISTRIBUTION),
     )
 
 

@@ -56,8 +56,10 @@ from esbench.store.trial_folder import Status, TrialFolder
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 NAME: Final = "report.html"
+SUFFIXES: Final = (".html", ".htm")
 STATUSES: Final[tuple[Status, ...]] = ("done", "running", "partial", "failed")
 DIGEST: Final = 12  # characters of a digest that are shown
 OVERALL: Final[tuple[Column[Overall], ...]] = (
@@ -93,24 +95,23 @@ def write_report(root: Path, out: Path | None = None, title: str | None = None) 
         UsageError: there is no trial, one is not readable, or the file cannot be written.
     """
     path = root / NAME if out is None else out
-    require_suffix(path, ".html", ".htm")
-    page = render(report_contents(root, title))
-    write_bytes(path, page.encode(errors="xmlcharrefreplace"))
-    return path
+    require_suffix(path, *SUFFIXES)
+    return write_page(path, render(report_contents(root, title)))
 
 
 def render(report: Json) -> str:
     """Render the page from ``report_contents``; labels and messages are escaped."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
+    return template("page.html").render(report=report, texts=TEXTS)
 
-    return template("page.html").render(
-        report=report, texts=TEXTS, version=version(DISTRIBUTION), plotly=Markup(get_plotlyjs())
-    )
+
+def write_page(path: Path, page: str) -> Path:
+    """Write a page and return its path; UsageError if this is not possible."""
+    write_bytes(path, page.encode(errors="xmlcharrefreplace"))
+    return path
 
 
 def template(name: str) -> Template:
-    """A template of this folder, which escapes what it shows."""
+    """A template of this folder, which escapes what it shows, and needs no network."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -123,7 +124,15 @@ def template(name: str) -> Template:
     )
     environment.policies["json.dumps_function"] = json.dumps
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.globals |= {"version": version(DISTRIBUTION), "plotly": _plotly}
     return environment.get_template(name)
+
+
+def _plotly() -> Markup:
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    return Markup(get_plotlyjs())
 
 
 def report_contents(root: Path, title: str | None = None) -> Json:
