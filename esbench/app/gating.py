@@ -143,10 +143,9 @@ def check(
     from esbench.experiment.engines import EngineChoice
     from esbench.experiment.stored_trainer import require_trusted_trials
     from esbench.publish.gate.check import check as check_folder
-    from esbench.publish.gate.check import check_until_conclusive
     from esbench.publish.gate.render_check import RENDERINGS
     from esbench.results.baselines import read_baseline
-    from esbench.results.statistics.judgment import GateRules
+    from esbench.results.statistics.judgment import GateRules, looks
     from esbench.store.outputs import write_bytes
     from esbench.store.own_code import read_again
 
@@ -172,14 +171,12 @@ def check(
             f"{file} declares the {' and the '.join(declared)}; expected the {statistic}: make a "
             f"baseline with 'esbench baseline DIR --statistic {statistic}'"
         )
+    sequence: tuple[int, ...] = ()
     if until_conclusive:
-        most = MAX_SEEDS if max_seeds is None else max_seeds
+        sequence = looks(MAX_SEEDS if max_seeds is None else max_seeds)
         require_trusted_trials([cell.spec for cell in frozen.cells if cell.spec], file, trust)
-        report = check_until_conclusive(
-            root, frozen, rules, most, train_seeds, exact, allow_inconclusive
-        )
-    else:
-        report = check_folder(root, frozen, rules, exact, allow_inconclusive)
+    train_missing = train_seeds if until_conclusive else None
+    report = check_folder(root, frozen, rules, exact, allow_inconclusive, sequence, train_missing)
     for path, name in zip(outputs, given, strict=True):
         if path is not None:
             write_bytes(path, RENDERINGS[name](report).encode())

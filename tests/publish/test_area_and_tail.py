@@ -18,14 +18,14 @@ from scipy.stats import permutation_test, trim_mean
 from esbench.core.errors import UsageError
 from esbench.publish.gate import render_check
 from esbench.publish.gate.agent_gate import AgentGate
-from esbench.publish.gate.check import CheckReport, check, check_until_conclusive
+from esbench.publish.gate.check import CheckReport, check
 from esbench.publish.gate.match_baseline import DigestResult
 from esbench.publish.tables.comparison_table import compare_sides, outcome, sheet
 from esbench.publish.tables.score_table import score_table
 from esbench.results.baselines import freeze, read_baseline
 from esbench.results.run import read_run
 from esbench.results.statistics.estimates import EpisodeStatistic
-from esbench.results.statistics.judgment import GateRules, Verdict
+from esbench.results.statistics.judgment import GateRules, Verdict, looks
 from esbench.store.trial_folder import TrialFolder
 
 EPISODES = 40
@@ -214,7 +214,7 @@ def test_the_same_bits_are_identical_and_another_tail_is_a_change(
 def test_a_sequential_check_judges_the_tail(tmp_path: Path, base: Path) -> None:
     out = write_episodes(tmp_path / "out", falling(5))
     declared = freeze(base, "", "tail")
-    report = check_until_conclusive(out, declared, GateRules(), 16, lambda seeds, trials: None)
+    report = check(out, declared, GateRules(), sequence=looks(16), train=lambda seeds, trials: None)
     assert report.cells[0].verdict is Verdict.REGRESSION
 
 

@@ -9,9 +9,10 @@ from fake_trials import GOOD, WIDE, edit, make_records, write_scores, write_tria
 
 from esbench.core.errors import UsageError
 from esbench.experiment.trials import Trial
-from esbench.publish.gate.check import CheckReport, check_until_conclusive
-from esbench.results.baselines import freeze
-from esbench.results.statistics.judgment import GateRules, Verdict
+from esbench.publish.gate.check import CheckReport, Train
+from esbench.publish.gate.check import check as check_folder
+from esbench.results.baselines import Baseline, freeze
+from esbench.results.statistics.judgment import GateRules, Verdict, looks
 
 Check = Callable[..., CheckReport]
 
@@ -30,6 +31,12 @@ class Training:
             write_trial(trial, make_records([score / 2, score]), score)
 
 
+def look_at(
+    folder: Path, baseline: Baseline, rules: GateRules, most: int, train: Train
+) -> CheckReport:
+    return check_folder(folder, baseline, rules, sequence=looks(most), train=train)
+
+
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
     """A function that checks the trials of a folder with a baseline of sixteen seeds."""
@@ -37,9 +44,7 @@ def check(tmp_path: Path) -> Check:
     baseline = freeze(tmp_path / "base", "")
 
     def checked(training: Training, max_seeds: int = 32, **rules: float) -> CheckReport:
-        return check_until_conclusive(
-            tmp_path / "out", baseline, GateRules(**rules), max_seeds, training
-        )
+        return look_at(tmp_path / "out", baseline, GateRules(**rules), max_seeds, training)
 
     return checked
 
@@ -91,11 +96,11 @@ def test_looks_train_the_seeds_that_they_lack_and_none_again(tmp_path: Path, nam
         write_scores(tmp_path / "out", stored, seeds=options.get("seeds", [*range(len(stored))]))
     baseline = freeze(tmp_path / "base", "")
     rules, most = GateRules(margin=options.get("margin", 0.05)), options.get("max_seeds", 32)
-    for looks in (trained_looks, []):
+    for expected in (trained_looks, []):
         training = Training(trained)
-        report = check_until_conclusive(tmp_path / "out", baseline, rules, most, training)
+        report = look_at(tmp_path / "out", baseline, rules, most, training)
         (cell,) = report.cells
-        assert training.looks == looks
+        assert training.looks == expected
         assert (cell.verdict, len(cell.looks)) == (verdict, judged)
         assert len(cell.scores) == report.looks[judged - 1]
 
@@ -125,7 +130,7 @@ def test_it_trains_the_defaults_of_today(tmp_path: Path) -> None:
         Training(GOOD)(8, missing)
 
     frozen = freeze(tmp_path / "base", "")
-    (cell,) = check_until_conclusive(tmp_path / "out", frozen, GateRules(), 8, train).cells
+    (cell,) = look_at(tmp_path / "out", frozen, GateRules(), 8, train).cells
     assert [trial.spec.algorithm.settings.model_dump() for trial in trained] == [today] * 8
     assert "sigma_decay" in cell.reason
 
@@ -151,13 +156,13 @@ def test_only_cells_without_a_verdict_are_trained(tmp_path: Path) -> None:
         write_scores(tmp_path / root, [-90.0 - i for i in range(8)], environments=names[1:])
     baseline = freeze(tmp_path / "base", "")
     training = Training([490.0] * 24)
-    report = check_until_conclusive(tmp_path / "wide", baseline, GateRules(), 16, training)
+    report = look_at(tmp_path / "wide", baseline, GateRules(), 16, training)
     assert training.looks == [(16, list(range(8, 16)))]  # of one cell
     looks = {cell.frozen.environment: len(cell.looks) for cell in report.cells}
     assert looks == {"CartPole-v1": 2, "Acrobot-v1": 1}
     assert report.new == ()
     write_scores(tmp_path / "wide", GOOD, algorithms={"snes": {}})
-    report = check_until_conclusive(tmp_path / "wide", baseline, GateRules(), 16, training)
+    report = look_at(tmp_path / "wide", baseline, GateRules(), 16, training)
     assert report.new == ("snes on CartPole-v1",)
 
 

@@ -34,7 +34,6 @@ from esbench.results.statistics.judgment import (
     GateRules,
     Verdict,
     judge,
-    looks,
     resamples_needed,
     shares_of_looks,
 )
@@ -91,68 +90,51 @@ def check(
     rules: GateRules,
     exact: bool = False,
     allow_inconclusive: bool = False,
+    sequence: Sequence[int] = (),
+    train: Train | None = None,
 ) -> CheckReport:
     """Compare the trials below ``folder`` with a baseline.
 
     A cell needs at least as many seeds as the baseline has. The statistics of the tests are those
     that the baseline names, and so are the margins, unless the rules have one. ``CheckReport``
     describes the flags.
+
+    With a ``sequence`` of ``looks``, the trials are judged at each of these numbers of seeds, after
+    ``train`` has trained what is missing. A cell without trials, or with some seeds of the
+    baseline, starts with the seeds of the baseline. New seeds are numbered above the known ones.
+
     Errors are those of ``load_cells``.
     """
     rules = replace(rules, statistics=baseline.statistics)
-    found, wanted = load_cells(folder), baseline.to_cells()
-    matches = [match_cell(cell, found, len(cell.runs)) for cell in wanted]
-    judgments = judge([match.sample for match in matches], rules)
-    reports = tuple(map(CellReport.judged, matches, judgments))
-    return CheckReport(reports, rules, exact, allow_inconclusive, _new_cells(found, wanted))
-
-
-def check_until_conclusive(
-    folder: Path,
-    baseline: Baseline,
-    rules: GateRules,
-    max_seeds: int,
-    train: Train,
-    exact: bool = False,
-    allow_inconclusive: bool = False,
-) -> CheckReport:
-    """Judge the trials below ``folder`` at each look, after ``train`` has trained what is missing.
-
-    A cell without trials, or with some seeds of the baseline, starts with the seeds of the
-    baseline. New seeds are numbered above the known ones. Other arguments and errors are those of
-    ``check``.
-    """
-    rules = replace(rules, statistics=baseline.statistics)
-    sizes = looks(max_seeds)
-    shares = shares_of_looks(sizes)
+    shares = shares_of_looks(sequence) if sequence else [1.0]
     resamples_needed(replace(rules, share=min(shares)), len(baseline.cells))  # before training
-    wanted, found = baseline.to_cells(), load_cells(folder) if has_trials(folder) else []
+    wanted = baseline.to_cells()
+    found = load_cells(folder) if train is None or has_trials(folder) else []
     reports = [CellReport(cell, verdict=Verdict.INCONCLUSIVE) for cell in wanted]
-    for look, (seeds, share) in enumerate(zip(sizes, shares, strict=True)):
-        undecided = [report.verdict is Verdict.INCONCLUSIVE for report in reports]
-        if not any(undecided):
+    for look, (seeds, share) in enumerate(zip(sequence or [0], shares, strict=True)):
+        left = [report.frozen for report in reports if report.verdict is Verdict.INCONCLUSIVE]
+        if not left:
             break
-        left = [cell for cell, is_left in zip(wanted, undecided, strict=True) if is_left]
-        if missing := _missing_trials(left, found, seeds, folder):
+        if train and (missing := _missing_trials(left, found, seeds, folder)):
             train(seeds, missing)
             found = load_cells(folder)
-        matches = [
-            match_cell(cell, [_part(each, cell, seeds) for each in found], seeds) if left else None
-            for cell, left in zip(wanted, undecided, strict=True)
-        ]
+        matches = [_match(cell, found, seeds) if cell in left else None for cell in wanted]
         samples = [match and match.sample for match in matches]
         judgments = judge(samples, replace(rules, share=share), seed=look)
         reports = [
             report if match is None else match.judged(judgment, report.looks)
             for report, match, judgment in zip(reports, matches, judgments, strict=True)
         ]
-    new = _new_cells(found, wanted)
-    return CheckReport(tuple(reports), rules, exact, allow_inconclusive, new, sizes)
-
-
-def _new_cells(found: Sequence[Cell], wanted: Sequence[Cell]) -> tuple[str, ...]:
     known = {cell.labels for cell in wanted}
-    return tuple(cell.title for cell in found if cell.labels not in known)
+    new = tuple(cell.title for cell in found if cell.labels not in known)
+    return CheckReport(tuple(reports), rules, exact, allow_inconclusive, new, tuple(sequence))
+
+
+def _match(frozen: Cell, found: Sequence[Cell], seeds: int) -> CellReport:
+    """The stored trials of a baseline's cell: those of a look at some seeds, or all for 0."""
+    if not seeds:
+        return match_cell(frozen, found, len(frozen.runs))
+    return match_cell(frozen, [_part(each, frozen, seeds) for each in found], seeds)
 
 
 def _missing_trials(
