@@ -28,7 +28,7 @@ from esbench.core.units import (
 )
 from esbench.grids.trial_spec import value_text
 from esbench.publish.catalog import NOT_SET, CatalogEntry, example, settings_of
-from esbench.results.overspending import planned_text
+from esbench.publish.tables.table_notes import planned_text
 from esbench.results.statistics.judgment import MARGIN, GateRules, Verdict, seeds_to_fail
 
 if TYPE_CHECKING:  # slow to import

@@ -19,7 +19,6 @@ from esbench.core.json_text import Json
 from esbench.grids.environment_files import PublishedScore, Scores
 from esbench.grids.stored_spec import stored_spec
 from esbench.grids.trial_spec import NamedCell, TrialSpec, flatten
-from esbench.results.overspending import excess_of, require_within_budget
 from esbench.results.run import Run, Variety
 from esbench.results.statistics.estimates import (
     EpisodeStatistic,
@@ -33,6 +32,7 @@ from esbench.results.statistics.significance import Standing, standings
 from esbench.store.origin import mixture
 from esbench.store.trial_folder import TrialFolder
 
+MOST_EXCESS: Final = 1.0  # of the budget of steps: trials with this or more are not compared
 SAME_TRAINING: Final = (
     "all seeds gave the same training and the same score; does the code use its seed?"
 )
@@ -191,8 +191,12 @@ class Cell(NamedCell):
 
     @property
     def overspent(self) -> float:
-        """The share of its budget by which training exceeded it, the largest of the runs."""
-        return max((excess_of(run.env_steps, self.budget) for run in self.done), default=0.0)
+        """The share of its budget by which training exceeded it, the largest of the runs.
+
+        A search finishes its generation, and an agent without checkpoints its training.
+        """
+        excess = ((run.env_steps - self.budget) / self.budget for run in self.done)
+        return max((0.0, *excess))  # NaN, of an unknown number of steps, is not larger
 
     @property
     def variety(self) -> Variety:
@@ -332,7 +336,11 @@ def require_comparable(found: Sequence[Cell]) -> None:
     """
     require_distinct(found)
     for cell in found:
-        require_within_budget(cell.title, cell.overspent)
+        if (excess := cell.overspent) >= MOST_EXCESS:
+            raise UsageError(
+                f"{cell.title} took {excess:.0%} more environment steps than its budget; expected "
+                f"less than {MOST_EXCESS:.0%}: train it with a larger budget or smaller generations"
+            )
 
 
 def require_distinct(found: Sequence[Cell]) -> None:

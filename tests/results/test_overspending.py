@@ -9,8 +9,8 @@ from fake_trials import make_records, make_trials, write_trial
 from esbench.core.errors import UsageError
 from esbench.publish.tables.comparison_table import compare_sides
 from esbench.publish.tables.score_table import sheet
+from esbench.publish.tables.table_notes import planned_text
 from esbench.results.cell import require_comparable
-from esbench.results.overspending import planned_text
 
 
 @pytest.mark.parametrize("kind", ["search", "agent"])

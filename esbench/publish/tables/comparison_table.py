@@ -29,6 +29,7 @@ from esbench.publish.tables.table_notes import (
     SEED_SCORES,
     TAIL,
     TUNED_NOTE,
+    excess_text,
     grouped,
     left_out,
     marked,
@@ -36,7 +37,6 @@ from esbench.publish.tables.table_notes import (
     worst_text,
 )
 from esbench.results.cell import Cell, cells_named, require_comparable, seed_scores, variant_of
-from esbench.results.overspending import excess_text
 from esbench.results.sources import read_folder
 from esbench.results.statistics.estimates import EpisodeStatistic
 from esbench.results.statistics.significance import (

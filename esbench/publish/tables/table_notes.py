@@ -9,8 +9,7 @@ from typing import Final
 
 from esbench.core.units import counted, format_share, format_steps
 from esbench.publish.tables.render_table import INTERVAL, MADE_BY
-from esbench.results.cell import SAME_TRAINING, Cell, normalized_scores
-from esbench.results.overspending import NOTED, REFUSED, excess_text
+from esbench.results.cell import MOST_EXCESS, SAME_TRAINING, Cell, normalized_scores
 from esbench.results.run import Variety
 from esbench.results.statistics.estimates import (
     MIN_RUNS,
@@ -22,6 +21,8 @@ from esbench.results.statistics.estimates import (
 from esbench.results.statistics.significance import LEVEL
 
 FEW_SEEDS: Final = 10
+NOTED: Final = 0.05  # of the budget of steps; more is said in tables, comparisons and plans
+WHY: Final = "a search finishes its last generation, and some agents their training"
 COVERED: Final = {3: 75, 4: 88, 5: 90}  # percent, by seeds: plots/error_rates.md
 ONE_EPISODE: Final = (
     "every held-out episode is the same one, because the environment is deterministic. The score "
@@ -138,7 +139,7 @@ def _of_row(row: Cell, group: Sequence[Cell]) -> Iterator[str]:
         yield "an agent of another library or of your own. The same seed may give other bits."
     if start := row.spec.get("init_from"):
         yield f"training started from the policy of {start['trial']}."
-    if row.overspent >= REFUSED:
+    if row.overspent >= MOST_EXCESS:
         yield f"{row.overspent:.0%} more environment steps than its budget. Not comparable."
     elif row.is_agent and row.env_steps < (1 - NOTED) * row.budget:
         yield f"{row.env_steps / row.budget:.0%} of its budget of environment steps used."
@@ -146,6 +147,36 @@ def _of_row(row: Cell, group: Sequence[Cell]) -> Iterator[str]:
         yield VARIETY[row.variety]
     if row.differs:
         yield ", ".join(row.differs)
+
+
+def excess_text(excess: Mapping[str, float], all_of_them: str = "every row") -> str:
+    """The rows whose excess is noted, by their names, as one sentence; empty if there is none.
+
+    "snes, pgpe: 7% to 23% more environment steps than the budget, because ..."
+    """
+    noted = {name: share for name, share in excess.items() if NOTED < share < MOST_EXCESS}
+    if not noted:
+        return ""
+    names = all_of_them if len(noted) == len(excess) > 1 else ", ".join(noted)
+    low, high = (f"{share:.0%}" for share in (min(noted.values()), max(noted.values())))
+    extent = low if low == high else f"{low} to {high}"
+    return f"{names}: {extent} more environment steps than the budget, because {WHY}."
+
+
+def planned_text(largest: Mapping[str, float]) -> str:
+    """What the last generation may add to the budget, by algorithm; empty if that is little."""
+    noted = sorted((share, name) for name, share in largest.items() if share > NOTED)
+    if not noted:
+        return ""
+    most, names = noted[-1][0], ", ".join(name for _, name in reversed(noted))
+    end = "."
+    if most >= MOST_EXCESS:
+        end = f"; trials that exceed it by {MOST_EXCESS:.0%} or more are not compared: raise "
+        end += "budget.env_steps or shrink the population."
+    return (
+        f"a search finishes its last generation, so training may exceed the budget by up to "
+        f"{most:.0%} ({names}){end}"
+    )
 
 
 def grouped(notes: Iterable[tuple[str, str]]) -> list[str]:
