@@ -14,12 +14,13 @@ from esbench.results.run import Run
 from esbench.results.statistics.curves import (
     align,
     blocks,
+    curve_band,
     expected_running_time,
     first_totals,
     generation_curve,
-    learning_curve,
     mean_return,
     median_total,
+    on_grid,
     policy_returns,
     share_interval,
     share_reached,
@@ -46,17 +47,16 @@ def test_blocks_average_neighbors() -> None:
 
 
 def test_learning_curve_puts_a_return_where_its_policy_was_and_not_after_the_update() -> None:
-    band = learning_curve([[10, 20, 30]], [[1.0, 2.0, 3.0]], points=5)
+    band = curve_band(*on_grid([[10, 20, 30]], [[1.0, 2.0, 3.0]], points=5))
     npt.assert_array_equal(band.x, [0, 5, 10, 15, 20])
     npt.assert_array_equal(band.iqm, [1, 1.5, 2, 2.5, 3])
     assert np.isnan(band.low).all()
     # Totals may stand still, and the shortest of unequal runs ends the curve.
-    band = learning_curve([[0.0, 0.0]], [[1.0, 2.0]], points=3)
+    band = curve_band(*on_grid([[0.0, 0.0]], [[1.0, 2.0]], points=3))
     npt.assert_array_equal(band.x, [0, 0, 0])
-    band = learning_curve([[10, 20, 30], [10, 20]], [[1.0, 2.0, 3.0], [3.0, 4.0]], points=3)
+    band = curve_band(*on_grid([[10, 20, 30], [10, 20]], [[1.0, 2.0, 3.0], [3.0, 4.0]], points=3))
     npt.assert_array_equal(band.x, [0, 5, 10])
     npt.assert_array_equal(band.iqm, [2, 2.5, 3])
-    assert band.runs == 2
 
 
 def test_generation_curve_counts_generations_from_1_and_cuts_to_the_shortest() -> None:

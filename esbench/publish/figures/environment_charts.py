@@ -19,7 +19,7 @@ from esbench.publish.figures.chart import NOT_EVALUATED, Chart, Curve, band_curv
 from esbench.publish.figures.style import Style, assign_styles
 from esbench.publish.tables.score_table import value_order
 from esbench.results.cell import Cell, seed_scores
-from esbench.results.statistics.curves import Band, generation_curve, learning_curve
+from esbench.results.statistics.curves import Band, curve_band, generation_curve, on_grid
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.store.trial_folder import TrialFolder
 
@@ -57,7 +57,7 @@ class _Drawn:
         """Returns against a total, up to the final score."""
         column = "center_return" if self.shows_policy else "population_return_mean"
         totals, returns = ([run[name] for run in self.runs] for name in (total, column))
-        band = learning_curve(totals, returns, after=self.cell.is_agent)
+        band = curve_band(*on_grid(totals, returns, after=self.cell.is_agent))
         curve = self._curve(band)
         end = None if self.score is None else (self.spent(total) / unit, self.score)
         return replace(curve, x=curve.x / unit, end=end)

@@ -41,7 +41,6 @@ class Band:
     iqm: Floats
     low: Floats
     high: Floats
-    runs: int
 
 
 def at_start(totals: npt.ArrayLike) -> Floats:
@@ -91,18 +90,7 @@ def blocks(values: npt.ArrayLike, most: int = POINTS) -> Floats:
 
 def curve_band(x: Floats, values: Floats) -> Band:
     """The IQM over [runs, points] and its pointwise 95 % bootstrap interval, at x, [points]."""
-    return Band(x, iqm(values), *bootstrap_interval(values), len(values))
-
-
-def learning_curve(
-    totals: Sequence[npt.ArrayLike],
-    returns: Sequence[npt.ArrayLike],
-    points: int = POINTS,
-    *,
-    after: bool = False,
-) -> Band:
-    """The curve of returns against the totals before them, as ``on_grid``."""
-    return curve_band(*on_grid(totals, returns, points, after=after))
+    return Band(x, iqm(values), *bootstrap_interval(values))
 
 
 def on_grid(
