@@ -46,7 +46,7 @@ def test_a_row_of_four_runs_by_hand(tmp_path: Path) -> None:
     assert row.expected_env_steps == (100 + 200 + 400 + 400) / 2
     assert row.area_env_steps == 400
     # The fourth run counts as random actions, and the IQM of four leaves out the ends.
-    assert row.mean_return.value == (60 + 65) / 2
+    assert row.cell.score == (60 + 65) / 2
     assert row.diverged == 1
     assert any("diverged" in note for note in sheet([row]).notes)
     (by_area,) = score_table(tmp_path / "run", statistic="area")
@@ -62,7 +62,7 @@ def test_the_area_is_normalized_by_frozen_scores_up_to_a_budget_all_have_played(
     write_runs(tmp_path / "b", [[70.0, 70.0]], **short)
     first, second = sorted(efficiency_table(tmp_path, {}), key=lambda row: row.cell.algorithm)
     assert first.area_env_steps == second.area_env_steps == 200
-    assert (first.mean_return.value, second.mean_return.value) == ((70 + 20 + 120) / 3, 70)
+    assert (first.cell.score, second.cell.score) == ((70 + 20 + 120) / 3, 70)
     assert first.area == pytest.approx((0.5 + 0.0 + 1.0) / 3)
     interval = [float(end) for end in bootstrap_interval([0.5, 0.0, 1.0])]
     assert [*first.area_interval] == pytest.approx(interval)
@@ -143,7 +143,7 @@ def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -
     assert [row.target for row in rows[:2]] == [-100, 120]
     without = rows[2]
     assert without.cell.environment == "Pendulum-v1"
-    assert (without.runs, without.mean_return.value) == (3, 20)
+    assert (without.runs, without.cell.score) == (3, 20)
     assert math.isnan(without.target)
     assert math.isnan(without.costs["env_steps"])
     table = sheet(rows)

@@ -47,7 +47,7 @@ from esbench.results.statistics.curves import (
     median_total,
     share_interval,
 )
-from esbench.results.statistics.estimates import bootstrap_interval, diverged_as_worst, iqm
+from esbench.results.statistics.estimates import diverged_as_worst
 from esbench.results.statistics.significance import Estimate
 
 
@@ -57,14 +57,14 @@ class Efficiency:
     """The cost of a cell's runs up to a target score. NaN: missing; infinite: not reached.
 
     Attributes:
+        cell: its scores are the mean returns of its runs up to ``area_env_steps``, which an
+            environment's cells share.
         target: the score to reach; NaN if there is none, as are the numbers that depend on it.
         window: the generations whose mean return must reach it.
         reached, runs: the number of runs that reached it, and of those that are done.
         share: their quotient, with Wilson's interval, NaN with fewer than three runs.
         costs: by then, median over all runs, by the names of ``COSTS``.
         expected_env_steps: COCO's expected running time.
-        mean_return: up to ``area_env_steps``, which an environment's cells share: IQM over the
-            runs, with its 95 % bootstrap interval.
         diverged: the number of these runs with a return that is not finite.
     """
 
@@ -76,19 +76,18 @@ class Efficiency:
     share: Estimate
     costs: Mapping[str, float]
     expected_env_steps: float
-    mean_return: Estimate
     area_env_steps: float
     diverged: int
 
     @property
     def area(self) -> float:
         """The mean return, where random actions are 0 and the reference is 1."""
-        return self.cell.normalized(self.mean_return.value)
+        return self.cell.normalized(self.cell.score)
 
     @property
     def area_interval(self) -> tuple[float, float]:
         """The interval of ``area``."""
-        low, high = map(self.cell.normalized, (self.mean_return.low, self.mean_return.high))
+        low, high = map(self.cell.normalized, self.cell.interval)
         return low, high
 
 
@@ -131,7 +130,7 @@ COLUMNS: Final[tuple[Column[Efficiency], ...]] = (
     Column("area_low", lambda row: row.area_interval[0]),
     Column("area_high", lambda row: row.area_interval[1]),
     Column("", None, "Area", _area, optional=True),
-    Column("mean_return", attrgetter("mean_return.value")),
+    Column("mean_return", attrgetter("cell.score")),
     Column("area_env_steps"),
     Column("unfinished", attrgetter("cell.unfinished")),
     Column("center", attrgetter("cell.evaluates_policy")),
@@ -238,7 +237,7 @@ def _row(cell: Cell, target: float, budget: float, window: int) -> Efficiency:
     low, high = share_interval(reached, len(runs)) if known else (math.nan, math.nan)
     means = [run.mean_return(budget) for run in runs if not run.is_agent]
     return Efficiency(
-        cell=cell,
+        cell=replace(cell, statistic="area", scores=tuple(_with_worst(means, cell))),
         target=target,
         window=window,
         reached=reached,
@@ -246,23 +245,16 @@ def _row(cell: Cell, target: float, budget: float, window: int) -> Efficiency:
         share=Estimate(reached / len(runs) if known else math.nan, low, high),
         costs={cost: median_total(totals[cost]) if known else math.nan for cost in COSTS},
         expected_env_steps=expected_running_time(totals["env_steps"], ends) if known else math.nan,
-        mean_return=_iqm_with_interval(means, cell),
         area_env_steps=budget,
         diverged=sum(map(math.isnan, means)) if cell.evaluates_policy else 0,
     )
 
 
-def _iqm_with_interval(means: Sequence[float], cell: Cell) -> Estimate:
-    """The IQM of the mean returns of runs, and its interval; NaN if none is finite.
-
-    A run that diverged counts as in ``seed_scores``.
-    """
-    if all(map(math.isnan, means)):
-        return Estimate(math.nan, math.nan, math.nan)
+def _with_worst(means: Sequence[float], cell: Cell) -> list[float]:
+    """The mean returns of runs, those that diverged as in ``seed_scores``."""
+    known = [None if math.isnan(mean) else mean for mean in means]
     random = cell.frozen.random.mean if cell.frozen.random else math.inf
-    (values,) = diverged_as_worst([[None if math.isnan(m) else m for m in means]], random)
-    low, high = bootstrap_interval(values)
-    return Estimate(float(iqm(values)), float(low), float(high))
+    return diverged_as_worst([known], random)[0] if any(k is not None for k in known) else []
 
 
 def _footnotes(rows: Sequence[Efficiency], window: int, header: Sequence[str]) -> list[str]:
