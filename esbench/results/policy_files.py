@@ -214,18 +214,10 @@ def leaderboard_here() -> Path | None:
 
 
 def find_policy(name: str, seed: int | None = None, leaderboard: Path | None = None) -> Published:
-    """The published policy of a seed of a row, by default the first one; as ``find_policies``.
-
-    The name may end with "/seed-N". UsageError as there, and if the row does not have the seed.
-    """
-    entry, policies = find_policies(name, leaderboard)
-    named = _parts(name)[1]
-    if named is not None and seed not in (None, named):
-        raise UsageError(f"{name!r} with seed {seed}: expected one of them")
-    seed = named if named is not None else min(policies) if seed is None else seed
-    if seed not in policies:
-        raise UsageError(f"{name!r} has no seed {seed}; expected one of {sorted(policies)}")
-    return Published(entry, seed, policies[seed])
+    """The published policy of a seed of a row, by default the first one; as ``find_policies``."""
+    entry, policies = find_policies(name, leaderboard, seed)
+    first = min(policies)
+    return Published(entry, first, policies[first])
 
 
 def find_episode(
@@ -233,20 +225,19 @@ def find_episode(
 ) -> tuple[Published, int]:
     """The policy and the number of the picked held-out episode of a row, or of one of its seeds.
 
-    UsageError as ``find_policy``.
+    UsageError as ``find_policies``.
     """
-    entry, policies = find_policies(name, leaderboard)
-    if seed is not None or _parts(name)[1] is not None:
-        found = find_policy(name, seed, leaderboard)
-        policies = {found.seed: found.arrays}
+    entry, policies = find_policies(name, leaderboard, seed)
     places = [(own, n) for own in sorted(policies) for n in range(len(policies[own]["returns"]))]
     returns = np.concatenate([policies[own]["returns"] for own in sorted(policies)])
     seed, episode = places[picked(returns, pick)]
     return Published(entry, seed, policies[seed]), episode
 
 
-def find_policies(name: str, leaderboard: Path | None = None) -> tuple[Entry, dict[int, Arrays]]:
-    """The published policies of a row, "ENVIRONMENT/ALGORITHM", by seed.
+def find_policies(
+    name: str, leaderboard: Path | None = None, seed: int | None = None
+) -> tuple[Entry, dict[int, Arrays]]:
+    """The published policies of a row, "ENVIRONMENT/ALGORITHM", by seed: all, or that of one.
 
     Of several such rows, it is the best one with policies. The name of another one ends with "#"
     and the start of the hash of its settings. "ENVIRONMENT" is its best row of a search with
@@ -254,13 +245,21 @@ def find_policies(name: str, leaderboard: Path | None = None) -> tuple[Entry, di
     of its package is searched.
 
     Raises:
-        UsageError: there is no such row, the hash is that of several, or it has no policies.
+        UsageError: there is no such row, the hash is that of several, it has no policies, or none
+            of the seed that is given, or that "/seed-N" at the end of the name gives.
     """
     folder = leaderboard or leaderboard_here()
     if folder is None:
         raise UsageError(f"{name!r}: no published policies here; expected a checkout of esbench")
-    entry = _row_of(name, folder)
-    return entry, read_policies(entry, policies_file(entry, folder))
+    row, named = _parts(name)
+    if None not in (seed, named) and seed != named:
+        raise UsageError(f"{name!r} with seed {seed}: expected one of them")
+    wanted = named if seed is None else seed
+    entry = _row_of(name, row, folder)
+    policies = read_policies(entry, policies_file(entry, folder))
+    if wanted not in (None, *policies):
+        raise UsageError(f"{name!r} has no seed {wanted}; expected one of {sorted(policies)}")
+    return entry, {own: each for own, each in policies.items() if wanted in (None, own)}
 
 
 def best_of(entries: Sequence[Entry]) -> list[Entry]:
@@ -285,9 +284,9 @@ def _without_alias(row: str) -> str:
     return "/".join([environment, *parts[2:]])
 
 
-def _row_of(name: str, folder: Path) -> Entry:
+def _row_of(name: str, row: str, folder: Path) -> Entry:
     """The row of that name: the best one with policies, or the best one."""
-    row, _, variant = _without_alias(_parts(name)[0]).partition("#")
+    row, _, variant = _without_alias(row).partition("#")
     near = _rows(folder, f"{safe_name(row)}-")
     if row in near:
         found = best_of(near[row])
