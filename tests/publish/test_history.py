@@ -194,10 +194,15 @@ def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
     with style():
         figure = history_drawing(cell).make()
     above, below = figure.axes
-    dashed = [line for line in above.get_lines() if line.get_linestyle() == "--"]
-    assert [list(np.asarray(line.get_xdata())) for line in dashed] == [[3.5, 3.5]]
-    faces = [line.get_markerfacecolor() for line in above.get_lines() if line.get_marker() == "o"]
-    assert [face == "white" for face in faces] == [False, True] * 3
+    dotted = [line for line in above.get_lines() if line.get_linestyle() == ":"]
+    assert [list(np.asarray(line.get_xdata())) for line in dotted] == [[3.5, 3.5]]
+    scattered: list[Any] = [part for part in above.collections if part.get_label()[0] != "_"]
+    points = {part.get_label(): part for part in scattered}
+    assert set(points) == {"digests changed", "same digests"}
+    for name, places in (("digests changed", [0, 2, 4]), ("same digests", [1, 3, 5])):
+        assert points[name].get_offsets()[:, 0].tolist() == places
+        is_white = (points[name].get_facecolor() == 1).all(axis=1)
+        assert is_white.tolist() == [name == "same digests"] * 3
     (text,) = above.texts
     assert cell.checks[4].commit in text.get_text()
     assert [tick.get_text() for tick in below.get_xticklabels()] == [c.commit for c in cell.checks]

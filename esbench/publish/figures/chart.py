@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 HEIGHT: Final = 2.95  # inches, without the legend
 ALONE: Final = 3.4  # that of a chart alone
 OPACITY: Final = 0.18  # of a band; those of many curves are lighter, since they add up
+MOST_NAMED: Final = 24  # ticks with names
 MOST_TICKS: Final = 4  # on the horizontal axis of one of several charts
 TICK_WIDTH: Final = 0.4  # least width of an axis per tick [inches]
 LABELS: Final = 0.6  # width of what stands beside an axis [inches]
@@ -49,6 +51,10 @@ class Curve:
     Attributes:
         title: its text in the legend, without the ``count`` of what it is made of.
         end: the place of the final score, if there is one.
+        is_open: whether the marker of each point is open.
+        notes: what a page says about each point besides its value.
+
+    The style has no line where no line joins the points, and no marker where the values are levels.
     """
 
     name: str
@@ -60,6 +66,8 @@ class Curve:
     high: Floats
     count: str = ""
     end: tuple[float, float] | None = None
+    is_open: Sequence[bool] = ()
+    notes: Sequence[str] = ()
 
     @property
     def label(self) -> str:
@@ -113,6 +121,17 @@ class Chart:
     nearest_zero: float | None = None
     x_range: tuple[float, float] | None = None
     ticks: Mapping[float, str] | None = None
+
+    @property
+    def is_history(self) -> bool:
+        """Whether it has points and their levels."""
+        return any(not curve.style.marker for curve in self.curves)
+
+    @property
+    def shown_ticks(self) -> dict[float, str]:
+        """The ticks with their names, which have room."""
+        ticks = self.ticks or {}
+        return dict(list(ticks.items())[:: math.ceil(len(ticks) / MOST_NAMED)])
 
     @property
     def heading(self) -> str:
@@ -179,9 +198,10 @@ def charts_drawing(heading: str, charts: Sequence[Chart], height: float = HEIGHT
 
 
 def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size) -> dict[str, Any]:
-    stacked = is_stacked(size)
+    stacked = is_stacked(size) or charts[0].is_history
     shape = (len(charts), 1) if stacked else (1, len(charts))
-    panels = list(figure.subplots(*shape, squeeze=False).flat)
+    of_history = charts[0].is_history
+    panels = list(figure.subplots(*shape, squeeze=False, sharex=of_history).flat)
     width = size[0] / shape[1] - LABELS
     ticks = int(np.clip(width / TICK_WIDTH, 2, MOST_TICKS if len(charts) > 1 else 2 * MOST_TICKS))
     pairs = zip(panels, charts, strict=True)
@@ -197,6 +217,11 @@ def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size)
             sharing.append(axes)
         _mark_levels(sharing, chart)
     figure.suptitle(heading)
+    for axes in panels if of_history else ():
+        axes.label_outer()
+        lines = {name: line for name, line in legend_lines(axes).items() if name != "level"}
+        if axes is not panels[0] and len(lines) > 1:
+            axes.legend(lines.values(), lines, fontsize=7, loc="lower left")
     return legend_lines(panels[0])
 
 
@@ -204,6 +229,8 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
     if chart.ticks is None:
         opacity = min(OPACITY, 1 / max(1, len(chart.curves)))
         draw_curves(axes, chart.curves, chart.labels, opacity)
+    elif chart.is_history:
+        _draw_history(axes, chart)
     else:
         _draw_bars(axes, chart)
     axes.set_xlabel(chart.x_label)
@@ -267,6 +294,24 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     axes.autoscale_view()
 
 
+def _draw_history(axes: Axes, chart: Chart) -> None:
+    """Draw points with their intervals, and lines of levels."""
+    for curve in chart.curves:
+        color, marker = curve.style.color, curve.style.marker
+        if marker:
+            faces = ["white" if each else color for each in curve.is_open]
+            axes.vlines(curve.x, curve.low, curve.high, colors=color, linewidth=1)
+            look: dict[str, Any] = {"marker": marker, "c": faces, "edgecolors": color}
+            axes.scatter(curve.x, curve.y, 20, zorder=3, label=curve.label, **look)
+        else:
+            look = {"color": color, "linewidth": 1, "drawstyle": "steps-mid"}
+            axes.plot(curve.x, curve.y, label=curve.label, **look)
+    if not is_banded(chart.curves) and np.nanmin(chart.values) >= 0:  # speeds
+        axes.margins(y=0.15)
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
+
+
 def _scale_x(axes: Axes, chart: Chart, ticks: int) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
@@ -277,7 +322,8 @@ def _scale_x(axes: Axes, chart: Chart, ticks: int) -> None:
     if chart.ticks is not None:
         axes.minorticks_off()
         axes.autoscale_view()
-        axes.set_xticks(list(chart.ticks), list(chart.ticks.values()))
+        axes.set_xticks(list(chart.shown_ticks), list(chart.shown_ticks.values()))
+        axes.tick_params(axis="x", rotation=60 if chart.is_history else 0)
         return
     if chart.log_x:
         subs = (1, 2, 5) if ticks > MOST_TICKS else (1,)

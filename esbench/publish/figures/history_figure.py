@@ -1,78 +1,65 @@
-"""The figure of a cell's past checks: score and speed against the commit, with their changes."""
+"""The charts of a cell's past checks: score and speed against the commit, with their changes."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import cycle, pairwise
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Literal
 
 import numpy as np
 
-from esbench.core.files import safe_name
-from esbench.core.units import format_steps
-from esbench.publish.figures.drawing import Drawing, Size, legend_lines
-from esbench.publish.figures.style import BLUE, GRAY, GREEN, NOTE, ORANGE, VERMILLION
+from esbench.core.files import distinct_names
+from esbench.publish.figures.chart import Chart, Curve, charts_drawing
+from esbench.publish.figures.drawing import Drawing
+from esbench.publish.figures.style import BLACK, BLUE, GRAY, GREEN, ORANGE, VERMILLION, Style
 from esbench.publish.history import CellHistory, PastCheck, by_processor, signed
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import FigureBase
-
-HEIGHT: Final = 4.2  # inches, without the legend
-MOST_LABELS: Final = 24  # on the axis of commits
+HEIGHT: Final = 4.6  # inches, without the legend
+SPEED_TITLES: Final = "Training steps per second of CPU time", "steps / s (CPU)"
 COLORS: Final = {"regression": VERMILLION, "improvement": GREEN, "inconclusive": ORANGE}
-SPEEDS: Final[Any] = [
-    {"marker": "o", "color": GRAY},
-    {"marker": "^", "color": BLUE},
-    {"marker": "s", "color": GREEN},
-]
-CHANGE: Final[Any] = {"color": VERMILLION, "linestyle": "--", "linewidth": 1.0, "zorder": 1}
+LEVEL: Final = Style(BLACK, "-", "")
+SPEEDS: Final = (Style(GRAY, "", "o"), Style(BLUE, "", "^"), Style(GREEN, "", "s"))
 
 
 def draw_history(found: Sequence[CellHistory], out: Path) -> list[Path]:
     """Write the figure of every cell that was measured; UsageError if a file cannot be written."""
-    paths: list[Path] = []
-    names: Counter[str] = Counter()
-    for cell in found:
-        if any(check.scores.size for check in cell.checks):
-            name = safe_name(f"history-{cell.title.replace(' on ', '-')}")
-            names[name] += 1
-            number = f"-{names[name]}" if names[name] > 1 else ""
-            paths += history_drawing(cell).write(out, name + number)
-    return paths
+    shown = [cell for cell in found if any(check.scores.size for check in cell.checks)]
+    names = distinct_names(f"history-{cell.title.replace(' on ', '-')}" for cell in shown)
+    drawings = zip(map(history_drawing, shown), names.values(), strict=True)
+    return [path for drawing, name in drawings for path in drawing.write(out, name)]
 
 
 def history_drawing(cell: CellHistory) -> Drawing:
     """The drawing of a cell: the score of each check above, its speed below."""
-    labels = {_label(check): None for check in cell.checks if check.scores.size}
-    return Drawing(HEIGHT, [*labels, "level", "change"], partial(_draw, cell))
+    dates = f"{cell.checks[0].date} to {cell.checks[-1].date}"
+    return charts_drawing(f"{cell.title}, {dates}", history_charts(cell), HEIGHT)
 
 
-def _draw(cell: CellHistory, figure: FigureBase, size: Size) -> dict[str, Any]:
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    checks = cell.checks
-    _draw_scores(above, checks)
-    _draw_levels(above, checks, range(len(checks)), "score", signed)
-    statistic = cell.episode_statistic
-    above.set_ylabel("score" if statistic == "mean" else f"score ({statistic})")
-    _draw_speeds(below, checks)
-    below.yaxis.set_major_formatter(lambda value, _: format_steps(value))
-    below.set_ylabel("steps / s (CPU)")
-    below.margins(y=0.15)
-    below.set_ylim(bottom=0)
-    below.set_xlabel(f"commit, {checks[0].date} to {checks[-1].date}")
-    shown = range(0, len(checks), math.ceil(len(checks) / MOST_LABELS))
-    below.set_xticks(list(shown), [checks[n].commit or checks[n].date for n in shown])
-    below.tick_params(axis="x", rotation=60)
-    for axes in (above, below):
-        axes.grid(visible=True, axis="y")
-        axes.margins(x=0.02)
-    figure.suptitle(cell.title)
-    return legend_lines(above)
+def history_charts(cell: CellHistory, key: str = "") -> list[Chart]:
+    """The charts of scores and of speeds, if there are any, with curves of the name ``key``.
+
+    A line shows the levels of all scores, and one the speeds on each type of processor.
+    """
+    groups: dict[str, list[int]] = {}
+    for place, check in enumerate(cell.checks):
+        if check.scores.size:
+            groups.setdefault(_label(check), []).append(place)
+    scores = [
+        _curve(cell, key, name, Style(COLORS.get(name, BLUE), "", "o"), own, "score")
+        for name, own in groups.items()
+    ]
+    judged = "" if cell.episode_statistic == "mean" else f" ({cell.episode_statistic})"
+    titles = f"Score{judged}", f"score{judged}"
+    charts = [_chart(cell, key, *titles, "score", scores, [range(len(cell.checks))])]
+    if found := by_processor(cell.checks):
+        speeds = [
+            _curve(cell, key, name or "unknown processor", look, own, "speed")
+            for look, (name, own) in zip(cycle(SPEEDS), found.items(), strict=False)
+        ]
+        charts.append(_chart(cell, key, *SPEED_TITLES, "speed", speeds, [*found.values()]))
+    return charts
 
 
 def _label(check: PastCheck) -> str:
@@ -81,52 +68,46 @@ def _label(check: PastCheck) -> str:
     return "same digests" if check.digests == "same" else "digests changed"
 
 
-def _draw_scores(axes: Axes, checks: Sequence[PastCheck]) -> None:
-    """One marker per check, open if its digests are those of the check before."""
-    for place, check in enumerate(checks):
-        if check.scores.size:
-            color = COLORS.get(check.verdict, BLUE)
-            axes.plot([place, place], [check.low, check.high], color=color, linewidth=1, zorder=2)
-            face = "white" if check.digests == "same" else color
-            look: dict[str, Any] = {"color": color, "markerfacecolor": face, "zorder": 3}
-            axes.plot(place, check.score, "o", label=_label(check), **look)
+def _chart(
+    cell: CellHistory,
+    key: str,
+    title: str,
+    label: str,
+    name: Literal["score", "speed"],
+    points: Sequence[Curve],
+    series: Sequence[Sequence[int]],
+) -> Chart:
+    """Points, a line of the levels of each series of checks, and a mark for each change."""
+    words = signed if name == "score" else "{:+.0%}".format
+    ticks: dict[float, str] = {n: c.commit or c.date for n, c in enumerate(cell.checks)}
+    changes = [(n, getattr(check, f"{name}_change")) for n, check in enumerate(cell.checks)]
+    lines = [_curve(cell, key, "level", LEVEL, own, f"{name}_level") for own in series]
+    return Chart(
+        title=title,
+        x_label="commit",
+        y_label=label,
+        curves=[*points, *lines],
+        places=[
+            (n - 0.5, f"{words(change)} at {ticks[n]}")
+            for n, change in changes
+            if not math.isnan(change)
+        ],
+        ticks=ticks,
+    )
 
 
-def _draw_speeds(axes: Axes, checks: Sequence[PastCheck]) -> None:
-    """Speeds with levels for each type of processor, which are named if there are several."""
-    found = by_processor(checks)
-    for look, (processor, places) in zip(cycle(SPEEDS), found.items()):
-        speeds = [checks[place].speed for place in places]
-        axes.plot(places, speeds, **look, linestyle="", markersize=4, label=processor or "unknown")
-        _draw_levels(axes, checks, places, "speed", "{:+.0%}".format)
-    if len(found) > 1:
-        lines = [line for line in axes.get_lines() if line.get_marker() != "None"]
-        axes.legend(handles=lines, fontsize=7, loc="lower left")
-
-
-def _draw_levels(
-    axes: Axes,
-    checks: Sequence[PastCheck],
-    places: Sequence[int],
-    name: str,
-    words: Callable[[float], str],
-) -> None:
-    """A horizontal line per level, and before each a dashed one with the change and the commit."""
-    levels = np.array([getattr(checks[place], f"{name}_level") for place in places])
-    starts = [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
-    for start, end in pairwise(starts):
-        ends = (places[start] - 0.4, places[end - 1] + 0.4)
-        axes.plot(ends, [levels[start]] * 2, color="black", linewidth=1, zorder=4, label="level")
-    for place in places:
-        check, change = checks[place], getattr(checks[place], f"{name}_change")
-        if not math.isnan(change):
-            axes.axvline(place - 0.5, **CHANGE, label="change")
-            late = place > len(checks) / 2
-            axes.annotate(
-                f"{words(change)} at {check.commit or check.date}",
-                (place - 0.5, 1.0),
-                (3 if late else -3, 2),
-                ("data", "axes fraction"),
-                horizontalalignment="right" if late else "left",
-                **NOTE,
-            )
+def _curve(
+    cell: CellHistory, key: str, label: str, style: Style, places: Sequence[int], name: str
+) -> Curve:
+    """The values of checks by their places, with the intervals of scores."""
+    checks = [cell.checks[place] for place in places]
+    y, low, high = (
+        np.array([getattr(check, each) for check in checks]) for each in (name, "low", "high")
+    )
+    if name != "score":
+        low, high = np.full((2, len(checks)), math.nan)
+    return Curve(
+        *(key, label, style, np.array(places, dtype=np.float64), y, low, high),
+        is_open=[check.digests == "same" for check in checks],
+        notes=[f"{each.date}, {each.verdict}\ndigests: {each.digests}" for each in checks],
+    )

@@ -5,24 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
-import numpy as np
-
-from esbench.core.escape import plotly
 from esbench.core.json_text import Json
 from esbench.core.units import NONE, counted, format_number, format_steps
-from esbench.publish.figures.chart import Chart, Curve
-from esbench.publish.figures.history_figure import COLORS
-from esbench.publish.figures.style import BLACK, BLUE, GRAY, GREEN, Style
-from esbench.publish.history import NOTES, CellHistory, PastCheck, by_processor, sheet, signed
+from esbench.publish.figures.history_figure import history_charts
+from esbench.publish.history import NOTES, CellHistory, by_processor, sheet, signed
 from esbench.publish.html.plotly_chart import make_chart
 from esbench.publish.html.report import template
 from esbench.publish.tables.render_table import TEXTS
 
-SPEED_TITLE: Final = "Training steps per second of CPU time"
-LEVEL: Final = Style(BLACK, "-", "o")
-SPEEDS: Final = (Style(GRAY, "-", "o"), Style(BLUE, "-", "^"), Style(GREEN, "-", "s"))
 LABELS: Final = frozenset({*TEXTS, "Commit", "Date", "Digests", "Verdict", "Change", "Cell"})
 
 
@@ -75,16 +67,13 @@ def _facts(found: Sequence[CellHistory]) -> dict[str, str]:
 def _cell(cell: CellHistory, key: str) -> Json:
     table, latest = sheet(cell), cell.checks[-1]
     rows = list(zip(cell.checks, table.body, strict=True))
-    charts = [_score_chart(cell, key)]
-    if by_processor(cell.checks):
-        charts.append(_speed_chart(cell, key))
     return {
         "key": key,
         "title": cell.title,
         "latest": latest,
         "score": format_number(latest.score),
         "speed": NONE if math.isnan(latest.speed) else format_steps(latest.speed),
-        "charts": charts,
+        "charts": [make_chart(chart) for chart in history_charts(cell, key)],
         "header": table.header,
         "rows": [(place, check, cells) for place, (check, cells) in enumerate(rows)][::-1],
         "count": counted(len(rows), "check"),
@@ -119,83 +108,3 @@ def _changes(cell: CellHistory, made: Json) -> list[Json]:
                 }
             )
     return found
-
-
-def _score_chart(cell: CellHistory, key: str) -> Json:
-    groups: dict[str, list[int]] = {}
-    for place, check in enumerate(cell.checks):
-        if check.scores.size:
-            name = check.verdict if check.verdict in COLORS else "score"
-            groups.setdefault(name, []).append(place)
-    points = [
-        _curve(cell, key, name, Style(COLORS.get(name, BLUE), "-", "o"), own, "score")
-        for name, own in groups.items()
-    ]
-    judged = "" if cell.episode_statistic == "mean" else f" ({cell.episode_statistic})"
-    return _chart(cell, key, f"Score{judged}", "score", points, [range(len(cell.checks))])
-
-
-def _speed_chart(cell: CellHistory, key: str) -> Json:
-    found = by_processor(cell.checks)
-    points = [
-        _curve(cell, key, name or "unknown processor", look, own, "speed")
-        for look, (name, own) in zip(itertools.cycle(SPEEDS), found.items(), strict=False)
-    ]
-    return _chart(cell, key, SPEED_TITLE, "speed", points, [*found.values()])
-
-
-def _chart(
-    cell: CellHistory,
-    key: str,
-    title: str,
-    name: Literal["score", "speed"],
-    points: Sequence[Curve],
-    series: Sequence[Sequence[int]],
-) -> Json:
-    """Points, a line of the levels of each series of checks, and a mark for each change."""
-    words = signed if name == "score" else "{:+.0%}".format
-    changes = [(n, getattr(check, f"{name}_change")) for n, check in enumerate(cell.checks)]
-    lines = [_curve(cell, key, "level", LEVEL, own, f"{name}_level") for own in series]
-    chart = Chart(
-        title=title,
-        x_label="commit",
-        y_label=name,
-        curves=[*points, *lines],
-        places=[(n - 0.5, words(change)) for n, change in changes if not math.isnan(change)],
-        ticks={n: check.commit or check.date for n, check in enumerate(cell.checks)},
-    )
-    made = make_chart(chart)
-    made["figure"]["layout"]["yaxis"] |= {"exponentformat": "SI", "minexponent": 3}
-    for trace in made["figure"]["data"][: len(points)]:
-        checks = [cell.checks[int(place)] for place in trace["x"]]
-        trace["mode"] = "markers"
-        del trace["marker"]["maxdisplayed"]
-        trace["text"] = [
-            _hover(check, text) for check, text in zip(checks, trace["text"], strict=True)
-        ]
-        color = trace["error_y"]["color"] = trace["line"]["color"]
-        trace["marker"]["color"] = [
-            "var(--raised)" if check.digests == "same" else color for check in checks
-        ]
-    for number, trace in enumerate(made["figure"]["data"][len(points) :]):
-        trace |= {"mode": "lines", "hoverinfo": "skip", "showlegend": not number}
-        del trace["hovertemplate"], trace["error_y"]
-        trace["line"]["shape"] = "hvh"
-    return made
-
-
-def _hover(check: PastCheck, value: str) -> str:
-    return f"{value}<br>{check.date}, {plotly(check.verdict)}<br>digests: {check.digests}"
-
-
-def _curve(
-    cell: CellHistory, key: str, label: str, style: Style, places: Sequence[int], name: str
-) -> Curve:
-    """The values of checks by their places, with the intervals of scores."""
-    checks = [cell.checks[place] for place in places]
-    y, low, high = (
-        np.array([getattr(check, each) for check in checks]) for each in (name, "low", "high")
-    )
-    if name != "score":
-        low, high = np.full((2, len(checks)), math.nan)
-    return Curve(key, label, style, np.array(places, dtype=np.float64), y, low, high)

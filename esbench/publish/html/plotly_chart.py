@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +22,7 @@ from esbench.publish.figures.chart import MARKERS, SHARES, Chart, Curve, fitting
 from esbench.publish.figures.style import COLORS, WINE, Style
 
 DIGITS: Final = 5  # significant digits of the numbers in the page
-MOST_TICKS: Final = 24  # with names
-DASHES: Final = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+DASHES: Final = {"": "solid", "-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 SYMBOLS: Final = {
     "o": "circle", "X": "x", "s": "square", "^": "triangle-up", "v": "triangle-down",
     "D": "diamond", "d": "diamond-tall", "P": "cross", "<": "triangle-left",
@@ -69,6 +69,8 @@ def make_chart(chart: Chart) -> Json:
     if chart.ticks is not None:
         layout |= {"showlegend": True, "legend": ABOVE}
     data = [trace for curve in chart.curves for trace in _traces(curve, chart)]
+    for before, trace in pairwise(data if chart.is_history else ()):
+        trace["showlegend"] = trace["name"] != before["name"]
     notes = [curve.label for curve in chart.curves if _PARTIAL.search(curve.label)]
     return {"title": chart.title, "notes": notes, "figure": {"data": data, "layout": layout}}
 
@@ -131,9 +133,8 @@ def _x_axis(chart: Chart) -> Json:
         axis["range"] = list(np.log10(chart.x_range) if chart.log_x else chart.x_range)
     if chart.ticks is not None:
         axis.setdefault("type", "linear")
-        shown = list(chart.ticks)[:: math.ceil(len(chart.ticks) / MOST_TICKS)]
-        names = [plotly(chart.ticks[value]) for value in shown]
-        axis |= {"tickvals": shown, "ticktext": names}
+        shown = chart.shown_ticks
+        axis |= {"tickvals": [*shown], "ticktext": [*map(plotly, shown.values())]}
     elif chart.log_x:
         axis |= {"tickformat": "~s"} | _log_ticks([curve.x for curve in chart.curves])
     return axis
@@ -146,6 +147,8 @@ def _y_axis(chart: Chart) -> Json:
         return {"type": "log", "autorange": "reversed", "tickprefix": "\N{MINUS SIGN}"}
     if chart.log_y:
         return {"type": "log", **_log_ticks([curve.y for curve in chart.curves])}
+    if chart.is_history:
+        return {"type": "linear", "exponentformat": "SI", "minexponent": 3}
     return {"type": "linear"}
 
 
@@ -156,10 +159,12 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
         f"{value} [{least}, {most}]" if least is not None else str(value)
         for value, least, most in zip(*map(_numbers, (curve.y, curve.low, curve.high)), strict=True)
     ]
+    if curve.notes:
+        read = [f"{n}<br>{plotly(note)}" for n, note in zip(read, curve.notes, strict=True)]
     label = plotly(curve.label)
     head = f"<b>{label}</b><br>{plotly(chart.x_label)}"
     at = "%{x:,.4~r}" if chart.ticks is None else "%{customdata}"
-    line = {
+    line: Json = {
         "type": "scatter",
         "mode": "lines+markers",
         "meta": curve.name,
@@ -170,7 +175,7 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
         "hovertemplate": f"{head}: {at}<br>%{{text}}<extra></extra>",
         "line": {"color": color, "dash": dash, "width": 1.6},
         "marker": {
-            "symbol": SYMBOLS[curve.style.marker],
+            "symbol": SYMBOLS.get(curve.style.marker),
             "color": "var(--raised)",
             "size": 7,
             "line": {"color": color, "width": 1.4},
@@ -185,6 +190,15 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
     bars |= {"array": _numbers(above), "arrayminus": _numbers(below)}
     line["customdata"] = [plotly(chart.ticks[x]) for x in curve.x]
     line["error_y"] = bars | {"thickness": 1, "width": 3}
+    if not curve.style.marker:
+        line |= {"mode": "lines", "hoverinfo": "skip"}
+        line["line"]["shape"] = "hvh"
+        del line["hovertemplate"], line["error_y"]
+    elif not curve.style.line:
+        line["mode"] = "markers"
+        del line["marker"]["maxdisplayed"]
+        line["marker"]["color"] = ["var(--raised)" if each else color for each in curve.is_open]
+        line["error_y"]["color"] = color
     return [line]
 
 
