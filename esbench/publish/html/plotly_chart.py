@@ -160,7 +160,10 @@ def _traces(curve: Curve, chart: Chart) -> list[Json]:
         for value, least, most in zip(*map(_numbers, (curve.y, curve.low, curve.high)), strict=True)
     ]
     if curve.notes:
-        read = [f"{n}<br>{plotly(note)}" for n, note in zip(read, curve.notes, strict=True)]
+        read = [
+            "<br>".join([n, *map(plotly, note.split("\n"))])
+            for n, note in zip(read, curve.notes, strict=True)
+        ]
     label = plotly(curve.label)
     head = f"<b>{label}</b><br>{plotly(chart.x_label)}"
     at = "%{x:,.4~r}" if chart.ticks is None else "%{customdata}"
