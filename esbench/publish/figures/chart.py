@@ -31,6 +31,8 @@ NOT_EVALUATED: Final = "unperturbed policy not evaluated"
 HEIGHT: Final = 2.95  # inches, without the legend
 ALONE: Final = 3.4  # that of a chart alone
 OPACITY: Final = 0.18  # of a band; those of many curves are lighter, since they add up
+COLUMNS: Final = 3  # of a grid of charts
+ROW_HEIGHT: Final = 1.9  # inches
 MOST_NAMED: Final = 24  # ticks with names
 MOST_TICKS: Final = 4  # on the horizontal axis of one of several charts
 TICK_WIDTH: Final = 0.4  # least width of an axis per tick [inches]
@@ -99,6 +101,7 @@ class Chart:
         chance: a range of y to shade.
         is_share: y goes from none to all.
         is_whole: x counts something.
+        is_square: both axes have the same ends, and a line where x and y are equal.
         log_x, log_y: the axis is logarithmic.
         nearest_zero: y is logarithmic below this negative number, and not distinguished above it.
         x_range: the ends of x, by default those of the curves.
@@ -116,6 +119,7 @@ class Chart:
     chance: tuple[float, float] | None = None
     is_share: bool = False
     is_whole: bool = False
+    is_square: bool = False
     log_x: bool = False
     log_y: bool = False
     nearest_zero: float | None = None
@@ -197,6 +201,28 @@ def charts_drawing(heading: str, charts: Sequence[Chart], height: float = HEIGHT
     return Drawing(height, first.labels, draw, len(charts), first.caption)
 
 
+def grid_drawing(charts: Sequence[Chart], caption: str) -> Drawing:
+    """The drawing of charts with one label of y in rows of ``COLUMNS``, with one legend of all."""
+    names = sorted({name for chart in charts for name in chart.labels})
+    columns = min(COLUMNS, len(charts))
+    rows = -(-len(charts) // columns)
+
+    def draw(figure: FigureBase, size: Size) -> dict[str, Any]:
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        lines: dict[str, Any] = {}
+        for axes, chart in zip(panels, charts, strict=False):
+            _draw_chart(axes, chart, MOST_TICKS if chart.is_square else 3)
+            _mark_levels([axes], chart)
+            axes.set(title=chart.title, ylabel="")
+            lines |= legend_lines(axes)
+        for axes in panels[len(charts) :]:
+            axes.set_visible(False)
+        figure.supylabel(charts[0].y_label, fontsize=9)
+        return {name: lines[name] for name in names}
+
+    return Drawing(0.5 + ROW_HEIGHT * rows, names, draw, caption=caption)
+
+
 def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size) -> dict[str, Any]:
     stacked = is_stacked(size) or charts[0].is_history
     shape = (len(charts), 1) if stacked else (1, len(charts))
@@ -248,6 +274,8 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
         axes.axvline(place, **MARK)
         at = axes.get_xaxis_transform()
         axes.annotate(name, (place, 1), (0, 2), at, horizontalalignment="center", **NOTE)
+    if chart.is_square:
+        _make_square(axes, ticks)
     if not chart.curves:
         axes.set_xticks([])
         text = "\n".join(textwrap.wrap(NOT_EVALUATED, 20))
@@ -257,19 +285,20 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
 def draw_curves(axes: Axes, curves: Sequence[Curve], labels: Sequence[str], opacity: float) -> None:
     """Draw curves and bands; each line has a few markers, shifted so that none coincide.
 
-    A filled marker is the final score.
+    A filled marker is the final score, of a curve without a line too.
     """
     for index, (curve, label) in enumerate(zip(curves, labels, strict=True)):
         every = max(1, len(curve.x) // MARKERS)
         shown = (index * every // len(curves), every)
         look = {**_look(curve, label), "markevery": shown, "markeredgewidth": 1.2, "zorder": 3}
-        axes.plot(curve.x, curve.y, **look)
+        if curve.x.size:
+            axes.plot(curve.x, curve.y, **look)
         if is_banded([curve]):
             band = (curve.x, curve.low, curve.high)
             axes.fill_between(*band, color=curve.style.color, alpha=opacity, linewidth=0)
         if curve.end is not None:
-            color, marker = curve.style.color, curve.style.marker
-            axes.plot(*curve.end, color=color, marker=marker, zorder=4, clip_on=False)
+            look = {"color": curve.style.color, "label": "" if curve.x.size else label}
+            axes.plot(*curve.end, curve.style.marker, zorder=4, clip_on=False, **look)
 
 
 def _look(curve: Curve, label: str) -> dict[str, Any]:
@@ -332,6 +361,19 @@ def _scale_x(axes: Axes, chart: Chart, ticks: int) -> None:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=chart.is_whole))
     axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
+
+
+def _make_square(axes: Axes, ticks: int) -> None:
+    """Give both axes the same ends, and mark where x and y are equal."""
+    from matplotlib.ticker import MaxNLocator
+
+    limits = [*axes.dataLim.intervalx, *axes.dataLim.intervaly]
+    margin = 0.1 * (max(limits) - min(limits))
+    both = min(limits) - margin, max(limits) + margin
+    axes.set(xlim=both, ylim=both)
+    axes.axline((0, 0), slope=1, **MARK)
+    axes.yaxis.set_major_locator(MaxNLocator(ticks))
+    axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
 
 
 def _tick(value: float) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -22,31 +22,21 @@ from esbench.grids.expand import LabeledSpec, expand
 from esbench.grids.grid_file import Grid, grid_names, parse_grid, read_grid
 from esbench.grids.trial_spec import DEFAULT_LABEL
 from esbench.publish.figures.across import performance_profile
-from esbench.publish.figures.chart import SHARES, band_curve, chart_drawing, draw_curves
-from esbench.publish.figures.drawing import Drawing, Size, legend_lines
-from esbench.publish.figures.style import MARK, Style, assign_styles
+from esbench.publish.figures.chart import Chart, Curve, band_curve, chart_drawing, grid_drawing
+from esbench.publish.figures.drawing import Drawing
+from esbench.publish.figures.style import Style, assign_styles
 from esbench.results.baselines import OWN_MEAN
-from esbench.results.entries import Entry, EntryCurves
+from esbench.results.entries import Entry
 from esbench.results.statistics.curves import Band, blocks, curve_band
 from esbench.results.statistics.estimates import iqm
 from esbench.results.statistics.quantile_bounds import QUANTILES
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import FigureBase
-
 SUITE: Final = "suite: "
 """How the description of a grid begins if the grid is a suite."""
 _TASK: Final = ("environment", "policy", "budget", "evaluation")
-COLUMNS: Final = 3
-ROW_HEIGHT: Final = 1.9  # inches
 RANK_POINTS: Final = 15  # a rank comes from few episodes: it is noisier than a return
-OPACITY: Final = 0.08
 FEWEST_POINTS: Final = 3  # of a panel that compares
 MEDIAN: Final = QUANTILES.index(0.5)
-Fill: TypeAlias = Callable[["Axes", Sequence[Entry], Mapping[str, Style]], None]
-"""Draws the entries of an environment into its panel, with the styles of their algorithms."""
 
 
 class SettingsOrigin(StrEnum):
@@ -199,15 +189,22 @@ def suite_drawings(suite: Suite) -> dict[str, Drawing]:
     names = sorted({entry.cell.algorithm for entry in suite.shown})
     styles = assign_styles({name: name for name in names})
     panels = partial(_panels, suite, styles)
-    point = "over seeds, one point per algorithm; dotted: equal"
+    reading = _over_seeds(suite)
     drawings = {
-        "curves": panels("return of the unperturbed policy", _curves, _over_seeds(suite)),
-        "ranks": panels("share of members that beat it", _ranks, _over_seeds(suite)),
+        "curves": panels("return of the unperturbed policy", reading, _returns),
+        "ranks": panels(
+            "share of members that beat it", reading, _ranks, levels=[(0.5, "")], is_share=True
+        ),
     }
     if max(Counter(entry.cell.environment for entry in suite.shown).values()) >= FEWEST_POINTS:
-        drawings["tails"] = panels("mean of the worst tenth", _tails, f"mean {point}")
-        label = "largest mean of five generations"
-        drawings["best-seen"] = panels(label, _best_seen, f"IQM {point}")
+        point = "over seeds, one point per algorithm; dotted: equal"
+        square = partial(panels, is_square=True)
+        drawings["tails"] = square(
+            "mean of the worst tenth", f"mean {point}", _tail, x_label="median episode"
+        )
+        drawings["best-seen"] = square(
+            "largest mean of five generations", f"IQM {point}", _best_seen, x_label="final score"
+        )
     cells = [replace(entry.to_cell(), policy=DEFAULT_LABEL) for entry in in_every_scale(suite)]
     if profile := performance_profile(cells, styles):
         drawings["profile"] = chart_drawing(profile)
@@ -231,110 +228,47 @@ def _over_seeds(suite: Suite) -> str:
 
 
 def _panels(
-    suite: Suite, styles: Mapping[str, Style], label: str, fill: Fill, reading: str
-) -> Drawing:
-    """One panel per environment that has an entry."""
-    groups = {
-        name: own
-        for name in suite.environments
-        if (own := [entry for entry in suite.shown if entry.cell.environment == name])
-    }
-    columns = min(COLUMNS, len(groups))
-    rows = -(-len(groups) // columns)
-
-    def draw(figure: FigureBase, size: Size) -> dict[str, Any]:
-        panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        handles: dict[str, Any] = {}
-        for axes, (name, entries) in zip(panels, groups.items(), strict=False):
-            fill(axes, entries, styles)
-            axes.set_title(name, fontsize=9)
-            axes.grid(visible=True)
-            handles |= legend_lines(axes)
-        for axes in panels[len(groups) :]:
-            axes.set_visible(False)
-        figure.supylabel(label, fontsize=9)
-        return {name: handles[name] for name in styles if name in handles}
-
-    return Drawing(0.5 + ROW_HEIGHT * rows, list(styles), draw, caption=reading)
-
-
-def _bands(
-    axes: Axes,
-    entries: Sequence[Entry],
+    suite: Suite,
     styles: Mapping[str, Style],
-    band_of: Callable[[EntryCurves], Band],
-) -> None:
-    """One curve with its interval per entry that has any, against the steps of training."""
-    curves = []
-    for entry in entries:
-        name, band = entry.cell.algorithm, entry.curves and band_of(entry.curves)
-        if band and np.isfinite(band.iqm).any():
-            curves.append(band_curve(name, name, styles[name], band))
-    draw_curves(axes, curves, [curve.title for curve in curves], OPACITY)
-    axes.set_xlabel("environment steps")
-    _few_ticks(axes.xaxis, 3)
-    axes.margins(x=0.02)
+    label: str,
+    reading: str,
+    curve_of: Callable[[Entry], Band | tuple[float, float] | None],
+    x_label: str = "environment steps",
+    **how: Any,
+) -> Drawing:
+    """One panel per environment that has an entry, with a band or a point for each entry."""
+    curves: dict[str, list[Curve]] = {entry.cell.environment: [] for entry in suite.shown}
+    for entry in suite.shown:
+        name, found = entry.cell.algorithm, curve_of(entry)
+        look = name, name, styles[name]
+        if isinstance(found, Band) and np.isfinite(found.iqm).any():
+            curves[entry.cell.environment].append(band_curve(*look, found))
+        elif isinstance(found, tuple):
+            none = np.zeros(0)
+            curves[entry.cell.environment].append(Curve(*look, none, none, none, none, end=found))
+    charts = [
+        Chart(title=name, x_label=x_label, y_label=label, curves=own, **how)
+        for name, own in curves.items()
+    ]
+    return grid_drawing(charts, reading)
 
 
-def _curves(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    _bands(axes, entries, styles, EntryCurves.band)
+def _returns(entry: Entry) -> Band | None:
+    return entry.curves and entry.curves.band()
 
 
-def _ranks(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    def band(curves: EntryCurves) -> Band:
-        values = np.array(curves.ranks, dtype=np.float64)
-        return curve_band(blocks(curves.env_steps, RANK_POINTS), blocks(values, RANK_POINTS))
-
-    _bands(axes, entries, styles, band)
-    axes.axhline(0.5, **MARK)
-    axes.set_ylim(-0.03, 1.03)
-    axes.set_yticks(*SHARES)
+def _ranks(entry: Entry) -> Band | None:
+    if entry.curves is None:
+        return None
+    values = np.array(entry.curves.ranks, dtype=np.float64)
+    return curve_band(blocks(entry.curves.env_steps, RANK_POINTS), blocks(values, RANK_POINTS))
 
 
-def _tails(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    for entry in entries:
-        median = fmean(run.quantiles[MEDIAN] for run in entry.runs)
-        _point(axes, median, fmean(run.tail for run in entry.runs), entry, styles)
-    _finish_points(axes, "median episode")
+def _tail(entry: Entry) -> tuple[float, float]:
+    median = fmean(run.quantiles[MEDIAN] for run in entry.runs)
+    return median, fmean(run.tail for run in entry.runs)
 
 
-def _best_seen(axes: Axes, entries: Sequence[Entry], styles: Mapping[str, Style]) -> None:
-    for entry in entries:
-        best = [run.best_center for run in entry.runs if run.best_center is not None]
-        if len(best) == len(entry.runs):
-            _point(axes, float(iqm(entry.scores)), float(iqm(best)), entry, styles)
-    _finish_points(axes, "final score")
-
-
-def _point(axes: Axes, x: float, y: float, entry: Entry, styles: Mapping[str, Style]) -> None:
-    style = styles[entry.cell.algorithm]
-    axes.plot(
-        x,
-        y,
-        style.marker,
-        color=style.color,
-        markersize=10 if style.marker == "*" else 7,
-        markeredgecolor="white",
-        markeredgewidth=0.6,
-        alpha=0.8,  # a point below another one
-        label=entry.cell.algorithm,
-    )
-
-
-def _finish_points(axes: Axes, label: str) -> None:
-    """Equal axes, with the line on which both numbers are equal."""
-    axes.margins(0)
-    limits = [*axes.get_xlim(), *axes.get_ylim()]
-    margin = 0.1 * (max(limits) - min(limits))
-    both = min(limits) - margin, max(limits) + margin
-    axes.set(xlim=both, ylim=both, xlabel=label)
-    axes.axline((0, 0), slope=1, **MARK)
-    _few_ticks(axes.xaxis, 4)
-    _few_ticks(axes.yaxis, 4)
-
-
-def _few_ticks(axis: Axis, most: int) -> None:
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(most))
-    axis.set_major_formatter(EngFormatter(sep=""))
+def _best_seen(entry: Entry) -> tuple[float, float] | None:
+    best = [run.best_center for run in entry.runs if run.best_center is not None]
+    return (float(iqm(entry.scores)), float(iqm(best))) if len(best) == len(entry.runs) else None
