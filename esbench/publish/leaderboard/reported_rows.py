@@ -61,23 +61,13 @@ def with_reported(
 
 
 def _tables(rows: Sequence[ReportedRow]) -> list[ReportedTable]:
-    found: list[ReportedTable] = []
-    for row in rows:
-        if row.table not in found:
-            found.append(row.table)
-    return found
+    return list({id(row.table): row.table for row in rows}.values())
 
 
 def _cells(row: ReportedRow, header: Sequence[str], tables: Sequence[ReportedTable]) -> list[str]:
-    reported = row.reported
-    number = tables.index(row.table) + 1
-    known = {
-        "Environment": reported.environment,
-        "Algorithm": f"{reported.algorithm} ({MARK} [{number}])",
-        "Score": format_number(reported.score),
-        "Seeds": "unknown" if reported.seeds is None else str(reported.seeds),
-        "Steps": NONE if reported.env_steps is None else format_steps(reported.env_steps),
-    }
+    own = make_sheet(REPORTED, [row])
+    known = dict(zip(own.header, own.body[0], strict=True))
+    known["Algorithm"] += f" ({MARK} [{tables.index(row.table) + 1}])"
     return [known.get(name, NONE) for name in header]
 
 
