@@ -335,7 +335,7 @@ def _run_again(
     """Train the trials of cells again, or play their policies, and tell every outcome."""
     from esbench.core.units import counted, format_duration, format_steps
     from esbench.experiment.engines import local_engine
-    from esbench.publish.replay import play_again, read_replay
+    from esbench.publish.replay import play_again, with_policies
     from esbench.publish.reproduce import reproduce, require_supported
     from esbench.publish.verification import sentences
 
@@ -352,10 +352,9 @@ def _run_again(
 
         require_supported(cells, pool)
         of_rows = what.parent if what.is_file() else what
-        replays = [read_replay(each, of_rows, episodes) for each in cells] if replay else []
-        cells = [each.cell for each in replays] or cells
-        played = counted(sum(each.episodes for each in (replays or cells)), "held-out episode")
-        steps = format_steps(sum(each.env_steps for each in (replays or cells)))
+        cells = [with_policies(each, of_rows, episodes) if replay else each for each in cells]
+        played = counted(sum(each.episodes for each in cells), "held-out episode")
+        steps = format_steps(sum(each.env_steps for each in cells))
         cost = f"{played} of {steps} steps"
         if not replay:
             cost = f"{steps} steps of training and {played}"
@@ -365,8 +364,8 @@ def _run_again(
                 show.warn(f"{each.name}: seeds between the first and the last one are not in it")
         if replay:
             begun = time.monotonic()
-            for row in replays:
-                announce(play_again(row, pool, episode_timeout, len(replays)))
+            for row in cells:
+                announce(play_again(row, pool, episode_timeout, len(cells)))
             show.say(f"played again in {format_duration(time.monotonic() - begun)}")
         else:
             reproduce(cells, pool, watch, announce, episode_timeout)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from esbench.experiment.watchers import episode_limit
 from esbench.publish.reproduce import RecordedCell
 from esbench.publish.verification import SCORE_ONLY, Rerun, RerunOutcome, Verification
 from esbench.results.entries import Entry
-from esbench.results.policy_files import EPISODES, Arrays, policies_file, read_policies
+from esbench.results.policy_files import EPISODES, policies_file, read_policies
 from esbench.results.statistics.significance import LEVEL, p_paired
 from esbench.store.origin import changes, origin_of
 from esbench.store.provenance import provenance
@@ -29,31 +29,6 @@ NOT_FINITE: Final = "returns that were finite are not finite now"
 ROUNDING: Final = 1e-6  # of the largest return
 ReturnPair: TypeAlias = tuple[Floats, Floats]
 """The recorded returns of a seed's episodes and those of now."""
-
-
-@final
-@dataclass(frozen=True)
-class Replay:
-    """The chosen seeds of a row whose policies are played again, and their arrays.
-
-    The arrays hold the episodes that are played: all, or the first ones of each seed. ``missing``
-    are chosen seeds without a published policy.
-    """
-
-    cell: RecordedCell
-    policies: dict[int, Arrays]
-    missing: tuple[int, ...]
-    is_whole: bool
-
-    @property
-    def episodes(self) -> int:
-        """The number of episodes."""
-        return sum(len(arrays["lengths"]) for arrays in self.policies.values())
-
-    @property
-    def env_steps(self) -> int:
-        """The recorded steps of the episodes."""
-        return int(sum(arrays["lengths"].sum() for arrays in self.policies.values()))
 
 
 def has_policies(entries: Sequence[Entry], place: Path) -> list[Entry]:
@@ -71,8 +46,10 @@ def has_policies(entries: Sequence[Entry], place: Path) -> list[Entry]:
     return found
 
 
-def read_replay(cell: RecordedCell, leaderboard: Path, episodes: int | None = None) -> Replay:
-    """The published policies of the chosen seeds of a row.
+def with_policies(
+    cell: RecordedCell, leaderboard: Path, episodes: int | None = None
+) -> RecordedCell:
+    """A row with the published policies of its chosen seeds.
 
     Args:
         cell: the row and its chosen seeds.
@@ -95,14 +72,13 @@ def read_replay(cell: RecordedCell, leaderboard: Path, episodes: int | None = No
         seeds = ", ".join(map(str, cell.chosen))
         raise UsageError(f"{path} lacks seed {seeds}; expected one of {sorted(policies)}")
     missing = tuple(seed for seed in cell.chosen if seed not in chosen)
-    is_whole = all(len(policies[s]["lengths"]) == len(chosen[s]["lengths"]) for s in chosen)
-    return Replay(replace(cell, chosen=tuple(chosen)), chosen, missing, is_whole)
+    return replace(cell, chosen=tuple(chosen), policies=chosen, missing=missing)
 
 
 def play_again(
-    replay: Replay, pool: Engine, episode_timeout: float | None = None, rows: int = 1
+    cell: RecordedCell, pool: Engine, episode_timeout: float | None = None, rows: int = 1
 ) -> Verification:
-    """Play the held-out episodes of published policies: the verdict on the row.
+    """Play the held-out episodes of a row ``with_policies``: the verdict on the row.
 
     Where a return differs, as it may on another processor, a test of pairs compares the returns of
     the episodes with the recorded ones, of all seeds together and of each, with p-values corrected
@@ -110,9 +86,8 @@ def play_again(
     different, and so does one with an episode that is finite no more. A seed fails if no episode
     ends within ``episode_timeout`` seconds. UsageError if arrays do not fit their row.
     """
-    cell = replay.cell
     reruns, problems, pairs = [], [], []
-    for seed, arrays in replay.policies.items():
+    for seed, arrays in cell.policies.items():
         try:
             with episode_limit(pool, episode_timeout):
                 policy = published_policy(cell.cell.trial_spec(seed), arrays)
@@ -137,9 +112,10 @@ def play_again(
         elif not problems:
             outcome = RerunOutcome.NO_DIFFERENCE
     refuted = "" if is_finite else NOT_FINITE
-    compared = "every return" if replay.is_whole else "the first returns"
-    if replay.missing:
-        compared += f"; no policy is published of seed {', '.join(map(str, replay.missing))}"
+    is_whole = cell.episodes == cell.recorded_episodes
+    compared = "every return" if is_whole else "the first returns"
+    if cell.missing:
+        compared += f"; no policy is published of seed {', '.join(map(str, cell.missing))}"
     return Verification(
         name=cell.name,
         outcome=outcome,

@@ -6,8 +6,8 @@ The records are stored trials or the files of a leaderboard.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -36,6 +36,7 @@ from esbench.publish.verification import (
 )
 from esbench.results.cell import Cell
 from esbench.results.entries import PLAYED, TRAINED, Entry, EntryRun, run_summary
+from esbench.results.policy_files import Arrays
 from esbench.results.run import Run
 from esbench.results.sources import done_cells
 from esbench.store.generation_record import GenerationRecord
@@ -67,15 +68,18 @@ Watch: TypeAlias = Callable[[str, GenerationRecord], None]
 @final
 @dataclass(frozen=True)
 class RecordedCell:
-    """A cell, and the ``chosen`` seeds that are to be trained again.
+    """A cell, and the ``chosen`` seeds that are to be trained or played again.
 
     Of an ``entry`` of a leaderboard, further seeds may be trained if the chosen ones are too few
-    for a test.
+    for a test. If ``policies`` are played, these are their arrays with the episodes to play, and
+    ``missing`` are seeds without one.
     """
 
     cell: Cell
     chosen: tuple[int, ...]
     entry: Entry | None = None
+    policies: Mapping[int, Arrays] = field(default_factory=dict)
+    missing: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,13 +93,21 @@ class RecordedCell:
 
     @property
     def env_steps(self) -> int:
-        """The steps of training the chosen seeds."""
+        """The steps of training the chosen seeds, or of the episodes of policies."""
+        if self.policies:
+            return int(sum(arrays["lengths"].sum() for arrays in self.policies.values()))
         return int(sum(run.env_steps for run in self.cell.runs if run.seed in self.chosen))
 
     @property
-    def episodes(self) -> int:
+    def recorded_episodes(self) -> int:
         """The held-out episodes of the chosen seeds."""
         return len(self.chosen) * int(self.cell.spec["evaluation"]["episodes"])
+
+    @property
+    def episodes(self) -> int:
+        """The held-out episodes that are played."""
+        played = sum(len(arrays["lengths"]) for arrays in self.policies.values())
+        return played or self.recorded_episodes
 
 
 def stored_trials(path: Path) -> list[RecordedCell]:

@@ -27,7 +27,7 @@ from esbench.experiment.trained_policy import episode
 from esbench.policies.kernels.torch_modules import VirtualBatchNorm
 from esbench.publish.leaderboard.submit import SubmitAction, submit
 from esbench.publish.leaderboard.table import zoo
-from esbench.publish.replay import fewest_episodes, p_of_pairs, play_again, read_replay
+from esbench.publish.replay import fewest_episodes, p_of_pairs, play_again, with_policies
 from esbench.publish.reproduce import draw_sample
 from esbench.publish.verification import RerunOutcome, Verification, sentences
 from esbench.results import policy_files as policies_of_rows
@@ -78,7 +78,7 @@ def negate(*seeds: int) -> Callable[[dict[str, Any]], object]:
 
 def replayed(board: Path, episodes: int | None = None) -> list[Verification]:
     entries = [read_entry(path) for path in sorted(board.glob("*.json"))]
-    replays = [read_replay(cell, board, episodes) for cell in draw_sample(entries, None, 0)]
+    replays = [with_policies(cell, board, episodes) for cell in draw_sample(entries, None, 0)]
     with ThisProcess() as here:
         return [play_again(each, here) for each in replays]
 
