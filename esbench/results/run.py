@@ -27,6 +27,8 @@ they are equal, and it may make one.
 """
 
 COSTS: Final = ("env_steps", "episodes", "cpu_time_s", "wall_time_s")
+_WITH_CENTER: Final = "expected a search with evaluation.center = true"
+_SCORED_NOW: Final = "expected a trial that this version has scored"
 FIRST_DIGESTS: Final = 5  # generations whose digests tell where two runs part
 
 
@@ -133,7 +135,15 @@ class Run:
             return self.known_scores.get(statistic)
         if self.known_scores["mean"] is None:
             return None
-        value = self._area() if statistic == "area" else self._tail()
+        if statistic == "area":
+            missing, expected = "return of the unperturbed policy during training", _WITH_CENTER
+            is_known = not self.is_agent and self.description["spec"]["evaluation"]["center"]
+        else:
+            missing, expected = "returns of its held-out episodes", _SCORED_NOW
+            is_known = bool(self.returns)
+        if not is_known:
+            raise UsageError(f"{self.folder.path} has no {missing}, so no {statistic}; {expected}")
+        value = self.mean_return(self.budget) if statistic == "area" else self.tail
         return value if math.isfinite(value) else None
 
     def mean_return(self, budget: float) -> float:
@@ -154,23 +164,6 @@ class Run:
             values = np.concatenate([[math.nan], values[:-1]])
             values[-1] = np.fmax(values[-1], score)
         return {cost: first_totals(self.curve[cost], values, targets) for cost in costs}
-
-    def _tail(self) -> float:
-        if not self.returns:
-            raise UsageError(
-                f"{self.folder.path} has no returns of its held-out episodes, so no tail; expected "
-                "a trial that this version has scored"
-            )
-        return self.tail
-
-    def _area(self) -> float:
-        spec = self.description["spec"]
-        if self.is_agent or not spec["evaluation"]["center"]:
-            raise UsageError(
-                f"{self.folder.path} has no return of the unperturbed policy during training, so "
-                "no area; expected a search with evaluation.center = true"
-            )
-        return self.mean_return(self.budget)
 
 
 def read_run(folder: TrialFolder) -> Run:
