@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Final, final
+from typing import Final
 
 import numpy as np
 
@@ -102,10 +101,10 @@ def submit(
             entries.append(make_entry(cell, pool))
     with only_writer(out):
         planned = _all_planned(entries, out)
-        for plan in planned:
-            for path, content in plan.contents.items():
+        for _, contents in planned.values():
+            for path, content in contents.items():
                 write_bytes(path, content)
-    return {plan.path: plan.action for plan in planned}
+    return {path: action for path, (action, _) in planned.items()}
 
 
 def make_entry(cell: Cell, pool: Engine) -> tuple[Entry, dict[int, Arrays]]:
@@ -242,22 +241,17 @@ def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> Arrays
     return arrays | episodes
 
 
-@final
-@dataclass(frozen=True)
-class _Plan:
-    """The file of an entry, what is written, by path, and what that makes of it."""
+def _all_planned(
+    entries: Sequence[tuple[Entry, dict[int, Arrays]]], out: Path
+) -> dict[Path, tuple[SubmitAction, dict[Path, bytes]]]:
+    """What is done with the file of each entry, and what is written, by path.
 
-    path: Path
-    contents: dict[Path, bytes]
-    action: SubmitAction
-
-
-def _all_planned(entries: Sequence[tuple[Entry, dict[int, Arrays]]], out: Path) -> list[_Plan]:
-    """What is written for all entries; UsageError as ``submit``, with every file that differs."""
-    planned, refused = [], {}
+    UsageError as ``submit``, with every file that differs.
+    """
+    planned, refused = {}, {}
     for entry, policies in entries:
         try:
-            planned.append(_planned(entry, policies, out))
+            planned[out / entry.file_name] = _planned(entry, policies, out)
         except UsageError as error:
             refused[entry.file_name] = error
     if refused:
@@ -267,8 +261,9 @@ def _all_planned(entries: Sequence[tuple[Entry, dict[int, Arrays]]], out: Path) 
     return planned
 
 
-def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
-    """What is written for an entry; UsageError as ``submit``."""
+def _planned(
+    entry: Entry, policies: dict[int, Arrays], out: Path
+) -> tuple[SubmitAction, dict[Path, bytes]]:
     path = out / entry.file_name
     beside = policies_file(entry, out)
     known = read_entry(path) if path.exists() else None
@@ -290,10 +285,10 @@ def _planned(entry: Entry, policies: dict[int, Arrays], out: Path) -> _Plan:
     contents[path] = as_file(entry)
     checked_entry(parse_json(contents[path]), path)
     if known is None:
-        return _Plan(path, contents, SubmitAction.WRITTEN)
+        return SubmitAction.WRITTEN, contents
     if any(getattr(entry, name) != getattr(known, name) for name in _EXTENDED):
-        return _Plan(path, contents, SubmitAction.EXTENDED)
-    return _Plan(path, {}, SubmitAction.UNCHANGED)
+        return SubmitAction.EXTENDED, contents
+    return SubmitAction.UNCHANGED, {}
 
 
 def _curves(cell: Cell) -> EntryCurves | None:
