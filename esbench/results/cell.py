@@ -84,11 +84,6 @@ class Cell(NamedCell):
         return [run for run in self.runs if run.done]
 
     @property
-    def started(self) -> list[Run]:
-        """The runs with a generation."""
-        return [run for run in self.runs if len(run.curve["center_return"])]
-
-    @property
     def trials(self) -> tuple[TrialFolder, ...]:
         """The folders of the runs."""
         return tuple(run.folder for run in self.runs)

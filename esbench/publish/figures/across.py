@@ -40,7 +40,7 @@ def target_ecdf(group: Sequence[Cell], styles: Mapping[str, Style]) -> Chart | N
     """
     pairs = []
     for cell in group:
-        if cell.has_scale and (found := cell.started):
+        if cell.has_scale and (found := [run for run in cell.runs if _spent(run)]):
             runs = [run for run in found if run.done] or found
             targets = even_targets(cell.random_score, cell.reference_score)
             totals = [run.first_totals(targets, costs=("env_steps",)) for run in runs]
@@ -128,7 +128,8 @@ def _count(environments: int, total: int, runs: int) -> str:
 
 
 def _spent(run: Run) -> float:
-    return float(run.curve["env_steps"][-1])
+    """The steps of training, 0 before the first generation."""
+    return float(run.curve["env_steps"][-1:].sum())
 
 
 def _first_budget(totals: Sequence[Floats], longest: float) -> float:
