@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, final
@@ -186,12 +186,7 @@ def _csv(text: str) -> Iterator[tuple[int, ReportedScore | None]]:
     try:
         header = [name.strip().lower() for name in next(reader, [])]
         _require_columns(1, header, CSV)
-        for cells in reader:
-            if cells and len(cells) != len(header):
-                raise _LineError(reader.line_num, f"{len(cells)} cells; expected {len(header)}")
-            if cells:
-                named = dict(zip(header, map(str.strip, cells), strict=True))
-                lines.append(TableLine(reader.line_num, named))
+        lines = [_line(reader.line_num, header, cells) for cells in reader if cells]
     except csv.Error as error:
         raise _LineError(reader.line_num, f"not readable as CSV: {error}") from None
     curves: dict[tuple[str, str], dict[str, dict[int, tuple[int, float]]]] = {}
@@ -246,9 +241,13 @@ def _markdown_lines(text: str, wanted: Callable[[list[str]], bool]) -> Iterator[
         if header is None:
             header = cells
         elif wanted(header) and not all(map(_RULE.fullmatch, cells)):
-            if len(cells) != len(header):
-                raise _LineError(number, f"{len(cells)} cells; expected {len(header)}")
-            yield TableLine(number, dict(zip(header, cells, strict=True)), heading, settings)
+            yield _line(number, header, cells, heading, settings)
+
+
+def _line(number: int, header: Sequence[str], cells: Sequence[str], *above: Any) -> TableLine:
+    if len(cells) != len(header):
+        raise _LineError(number, f"{len(cells)} cells; expected {len(header)}")
+    return TableLine(number, dict(zip(header, map(str.strip, cells), strict=True)), *above)
 
 
 def _require_columns(number: int, found: Iterable[str], wanted: Iterable[str]) -> None:
