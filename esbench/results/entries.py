@@ -213,13 +213,11 @@ class Entry(Settings):
     @property
     def why_unpublished(self) -> str:
         """Why there are no policies, and what to do, as a sentence."""
-        match self.policies_left_out:
-            case LeftOut.TOO_LARGE:
-                reason = "its policies are too large to be published"
-            case LeftOut.NO_WEIGHTS:
-                reason = "its agent has no plain weights that could be published"
-            case _:
-                reason = "its policies are not published yet"
+        reason = {
+            LeftOut.TOO_LARGE: "its policies are too large to be published",
+            LeftOut.NO_WEIGHTS: "its agent has no plain weights that could be published",
+            None: "its policies are not published yet",
+        }[self.policies_left_out]
         return f"{reason}; 'esbench verify' without --replay trains its seeds again"
 
     @property
