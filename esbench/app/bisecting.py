@@ -120,7 +120,7 @@ def bisect(
     """
     from esbench.core.git import git
     from esbench.core.units import format_duration
-    from esbench.publish.gate.bisect_commits import SHORT, GridTest, Verdicts, find_range
+    from esbench.publish.gate.bisect_commits import SHORT, GridTest, find_range, read_verdicts
     from esbench.publish.gate.bisect_commits import bisect as find
     from esbench.store.outputs import only_holder
 
@@ -132,10 +132,11 @@ def bisect(
         options += ["--until-conclusive", "--trust"]
         options += [] if max_seeds is None else [f"--max-seeds={max_seeds}"]
     test, folder = _test(chosen, grid, command, baseline, install, options, workers, Path(out))
-    verdicts = Verdicts.read(folder / "verdicts.json")
+    file = folder / "verdicts.json"
+    verdicts = read_verdicts(file)
     if isinstance(test, GridTest) and not test.baseline.exists():
-        verdicts.known.clear()  # they were of another baseline
-    lines = _plan(chosen, grid, workers, len(verdicts.known), show)
+        verdicts.clear()  # they were of another baseline
+    lines = _plan(chosen, grid, workers, len(verdicts), show)
     show.say(*lines)
     if only_plan:
         return Bisection(lines, [], folder)
@@ -150,7 +151,7 @@ def bisect(
             show.say(news)
 
     with only_holder(folder / ".lock", f"another bisection uses {folder}", waits=False):
-        found = find(chosen, test, verdicts, tell)
+        found = find(chosen, test, verdicts, file, tell)
     names = [git(chosen.top, "show", "-s", "--format=%H  %ad  %an  %s", name) for name in found]
     if len(found) == 1:
         show.say("first bad commit:", *names)

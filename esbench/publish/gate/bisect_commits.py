@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
 
@@ -30,6 +30,7 @@ from esbench.publish.gate.check import EXIT_REGRESSION, EXIT_SAME
 from esbench.store.outputs import write_bytes
 
 CommitVerdict: TypeAlias = Literal["good", "bad", "skip"]
+Verdicts: TypeAlias = dict[str, Literal["good", "bad"]]
 CommitTest: TypeAlias = Callable[[Path, str], CommitVerdict]
 """Whether a commit, which is checked out in a folder, is good; "skip" if it cannot tell."""
 Told: TypeAlias = Callable[[str, CommitVerdict, float], object]
@@ -223,29 +224,14 @@ def find_range(folder: Path, good: str, bad: str) -> Range:
     return Range(Path(top), inside, names[0], names[1], commits)
 
 
-@final
-@dataclass
-class Verdicts:
-    """The verdicts on commits in a file; those that tell nothing are not kept."""
-
-    path: Path
-    known: dict[str, Literal["good", "bad"]] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, path: Path) -> Verdicts:
-        """Those of a file, which may be missing; UsageError if it is something else."""
-        try:
-            return cls(path, msgspec.convert(read_json(path), dict[str, Literal["good", "bad"]]))
-        except FileNotFoundError:
-            return cls(path)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"{path}: {error}; expected verdicts on commits, or no file") from None
-
-    def add(self, commit: str, verdict: CommitVerdict) -> None:
-        """Keep a verdict."""
-        if verdict != "skip":
-            self.known[commit] = verdict
-            write_bytes(self.path, as_text(self.known).encode())
+def read_verdicts(path: Path) -> Verdicts:
+    """The verdicts on commits in a file, which may be missing; UsageError for something else."""
+    try:
+        return msgspec.convert(read_json(path), Verdicts)
+    except FileNotFoundError:
+        return {}
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}; expected verdicts on commits, or no file") from None
 
 
 def folder_of(out: Path, *question: str) -> Path:
@@ -253,24 +239,28 @@ def folder_of(out: Path, *question: str) -> Path:
     return out / hashlib.sha256("\0".join(question).encode()).hexdigest()[:SHORT]
 
 
-def bisect(chosen: Range, test: CommitTest, verdicts: Verdicts, told: Told) -> list[str]:
+def bisect(
+    chosen: Range, test: CommitTest, verdicts: Verdicts, file: Path, told: Told
+) -> list[str]:
     """The commits that can be the first bad one: one, or several if some could not be tested.
 
-    Both ends are tested first. Nothing is left in the repository.
+    Both ends are tested first. Nothing is left in the repository. New verdicts are added to those
+    that are known, and to their file; those that tell nothing are not kept.
 
     Raises:
         UsageError: the good commit is not good, or the bad one not bad.
     """
 
     def judged(place: Path, commit: str) -> CommitVerdict:
-        verdict: CommitVerdict | None = verdicts.known.get(commit)
-        if verdict is not None:
-            told(commit, verdict, math.nan)
-            return verdict
+        if commit in verdicts:
+            told(commit, verdicts[commit], math.nan)
+            return verdicts[commit]
         _check_out(place, commit)
         began = time.monotonic()
         verdict = test(place / chosen.inside, commit)
-        verdicts.add(commit, verdict)
+        if verdict != "skip":
+            verdicts[commit] = verdict
+            write_bytes(file, as_text(verdicts).encode())
         told(commit, verdict, time.monotonic() - began)
         return verdict
 
