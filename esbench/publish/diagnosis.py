@@ -16,7 +16,7 @@ from esbench.core.errors import UsageError
 from esbench.core.json_text import Json, as_text
 from esbench.grids.trial_spec import cell_name
 from esbench.results.run import variety
-from esbench.results.statistics.generations import thirds
+from esbench.results.statistics.curves import thirds
 from esbench.results.statistics.health import (
     LEVELS,
     MEASURES,

@@ -15,7 +15,7 @@ from esbench.publish.figures.style import STYLES
 from esbench.publish.html.plotly_chart import DASHES
 from esbench.publish.html.report import HEALTH_MEASURES, render, report_contents, write_report
 from esbench.publish.tables.score_table import score_table, sheet
-from esbench.results.statistics.generations import uniform_curve_band
+from esbench.results.statistics.curves import uniform_curve_band
 
 
 class PageReader(HTMLParser):

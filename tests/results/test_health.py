@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from esbench.results.statistics.generations import (
+from esbench.results.statistics.curves import (
     ascent,
     mean_interval,
     signal_to_noise,

@@ -46,9 +46,12 @@ from esbench.publish.tables.score_table import score_table, sheet
 from esbench.publish.tables.table_notes import OVER_ALL
 from esbench.results.cell import Cell, normalized_scores
 from esbench.results.sources import read_folder
-from esbench.results.statistics.curves import GENERATION_POINTS, generation_curve
+from esbench.results.statistics.curves import (
+    GENERATION_POINTS,
+    generation_curve,
+    uniform_curve_band,
+)
 from esbench.results.statistics.estimates import Overall, overall
-from esbench.results.statistics.generations import uniform_curve_band
 from esbench.results.statistics.health import RunMeasurements
 from esbench.store.origin import user_code_of
 from esbench.store.outputs import require_suffix, write_bytes

@@ -17,7 +17,7 @@ import numpy as np
 
 from esbench.core.arrays import Floats
 from esbench.core.units import counted, three_digits
-from esbench.results.statistics.generations import (
+from esbench.results.statistics.curves import (
     BLOCKS,
     ascent,
     gain,
