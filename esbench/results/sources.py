@@ -17,7 +17,7 @@ from esbench.core.errors import UsageError
 from esbench.core.json_text import Json
 from esbench.core.settings import parse
 from esbench.core.units import counted
-from esbench.grids.environment_files import RandomScore, Scores, frozen_scores
+from esbench.grids.environment_files import Scores, frozen_scores
 from esbench.grids.trial_spec import flatten
 from esbench.results.cell import Cell, require_distinct, variant_of
 from esbench.results.run import Run, read_run
@@ -124,20 +124,15 @@ def _frozen_scores(runs: Sequence[Run]) -> Scores:
 
 def _with_random_scores(cells: Sequence[Cell]) -> list[Cell]:
     """The cells, each with the score of random actions if a cell of its environment has it."""
-    known: dict[str, RandomScore] = {}
-
-    def key(cell: Cell) -> str:
-        environment = cell.spec["environment"]
-        return json.dumps([environment[part] for part in ("id", "kwargs", "wrappers")])
-
-    for cell in cells:
-        if cell.frozen.random:
-            known.setdefault(key(cell), cell.frozen.random)
+    environments = [cell.spec["environment"] for cell in cells]
+    keys = [json.dumps([each[k] for k in ("id", "kwargs", "wrappers")]) for each in environments]
+    pairs = [*zip(keys, cells, strict=True)]
+    known = {key: cell.frozen.random for key, cell in reversed(pairs) if cell.frozen.random}
     return [
-        replace(cell, frozen=cell.frozen.model_copy(update={"random": known[key(cell)]}))
-        if cell.frozen.random is None and key(cell) in known
+        replace(cell, frozen=cell.frozen.model_copy(update={"random": known[key]}))
+        if cell.frozen.random is None and key in known
         else cell
-        for cell in cells
+        for key, cell in pairs
     ]
 
 
