@@ -37,7 +37,7 @@ def load_results(root: Path | str) -> pd.DataFrame:
     import pandas as pd
 
     trials = _distinct_trials(root)
-    labels = [_identity(_labels(trial), trial) for trial in trials]
+    labels = [_identity(trial) for trial in trials]
     rows = [trial.columns() for trial in trials]
     lengths = [len(columns["generation"]) for columns in rows]
     table = {
@@ -63,14 +63,13 @@ def load_scores(root: Path | str) -> pd.DataFrame:
     Examples:
         >>> mean = esbench.load_scores("out")["score"].mean()
     """
-    trials = _distinct_trials(root)
-    return scores_of((_labels(trial), trial) for trial in trials)
+    return scores_of((None, trial) for trial in _distinct_trials(root))
 
 
 def scores_of(
-    trials: Iterable[tuple[Json, TrialFolder]], *, damaged_failed: bool = False
+    trials: Iterable[tuple[Json | None, TrialFolder]], *, damaged_failed: bool = False
 ) -> pd.DataFrame:
-    """``load_scores`` of some trials, each with its labels and seed.
+    """``load_scores`` of some trials, each with its labels and seed or None for the stored ones.
 
     With ``damaged_failed``, a done trial that is damaged, or its rows, has the status "failed".
     """
@@ -79,7 +78,7 @@ def scores_of(
     keys = ("score", "env_steps", "generations", "wall_time_s", "evaluation_episodes")
     rows = []
     for labels, trial in trials:
-        row: Json = _identity(labels, trial)
+        row: Json = _identity(trial, labels)
         result: Json = {}
         if row["status"] == "done":
             try:
@@ -162,13 +161,10 @@ def _distinct_trials(root: Path | str) -> list[TrialFolder]:
     return trials
 
 
-def _labels(trial: TrialFolder) -> Json:
-    """The labels and the seed of a stored trial."""
-    description = trial.description()
-    return {**description["labels"], "seed": description["spec"]["seed"]}
-
-
-def _identity(labels: Json, trial: TrialFolder) -> Json:
-    """The first columns: labels, seed, folder and status."""
-    *keys, _, _ = _IDENTITY
-    return {key: labels[key] for key in keys} | {"trial": str(trial.path), "status": trial.status}
+def _identity(trial: TrialFolder, labels: Json | None = None) -> Json:
+    """The first columns: labels and seed, by default the stored ones, folder and status."""
+    if labels is None:
+        description = trial.description()
+        labels = {**description["labels"], "seed": description["spec"]["seed"]}
+    known = {**labels, "trial": str(trial.path), "status": trial.status}
+    return {key: known[key] for key in _IDENTITY}
