@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
@@ -21,7 +23,7 @@ from esbench.core.json_text import as_text
 from esbench.core.units import NONE, format_number, format_steps
 from esbench.grids.trial_spec import cell_name
 from esbench.publish.tables import render_table
-from esbench.publish.tables.render_table import INTERVAL, Sheet
+from esbench.publish.tables.render_table import INTERVAL, Column, Sheet, interval_text, make_sheet
 from esbench.results.statistics.estimates import bootstrap_interval, iqm
 from esbench.results.statistics.significance import CHANGE_LEVEL, change_points
 from esbench.store.generation_record import Return
@@ -284,28 +286,10 @@ def _with_levels(
 
 def sheet(cell: CellHistory, *, terminal: bool = False) -> Sheet:
     """The checks of a cell as a table; that of a ``terminal`` has neither intervals nor seeds."""
-    rows = [_texts(check) for check in cell.checks]
     hidden = {INTERVAL, "Seeds", PROCESSOR} if terminal else set()
     if len(by_processor(cell.checks)) < 2:
         hidden.add(PROCESSOR)
-    header = [name for name in rows[0] if name not in hidden]
-    return Sheet(header, [[row[name] for name in header] for row in rows], [])
-
-
-def _texts(check: PastCheck) -> dict[str, str]:
-    interval = f"[{format_number(check.low)}, {format_number(check.high)}]"
-    return {
-        "Commit": check.commit or NONE,
-        "Date": check.date,
-        "Score": format_number(check.score),
-        INTERVAL: NONE if math.isnan(check.low) else interval,
-        "Seeds": str(check.scores.size),
-        "Steps/s": NONE if math.isnan(check.speed) else format_steps(check.speed),
-        PROCESSOR: check.processor or NONE,
-        "Digests": NONE if check.digests == "unknown" else check.digests,
-        "Verdict": check.verdict,
-        "Change": change_text(check),
-    }
+    return make_sheet(COLUMNS, cell.checks, hidden)
 
 
 def change_text(check: PastCheck) -> str:
@@ -316,6 +300,20 @@ def change_text(check: PastCheck) -> str:
     if not math.isnan(check.speed_change):
         texts.append(f"speed {check.speed_change:+.0%}")
     return "\n".join(texts)
+
+
+COLUMNS: Final[tuple[Column[PastCheck], ...]] = (
+    Column("commit", None, "Commit", lambda commit: commit or NONE),
+    Column("date", None, "Date"),
+    Column("score", None, "Score", format_number),
+    Column("", attrgetter("low", "high"), INTERVAL, partial(interval_text, write=format_number)),
+    Column("", attrgetter("scores.size"), "Seeds"),
+    Column("speed", None, "Steps/s", format_steps),
+    Column("processor", None, PROCESSOR, lambda name: name or NONE),
+    Column("digests", None, "Digests", lambda found: NONE if found == "unknown" else found),
+    Column("verdict", None, "Verdict"),
+    Column("", None, "Change", change_text),
+)
 
 
 def signed(change: float) -> str:
