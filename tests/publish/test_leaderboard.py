@@ -127,7 +127,7 @@ def test_a_file_has_the_typed_command_and_the_inherited_settings(
     assert entry.commands == (command,)
     assert entry.inherited == entry.to_cell().inherited == ("sigma",)
     (row,) = leaderboard_rows([entry])
-    assert row.tuned
+    assert row.cell.inherited
 
 
 def test_commands_lose_the_options_that_change_no_result() -> None:
@@ -594,7 +594,7 @@ def test_rows_with_the_tuned_settings_of_their_environment_are_marked(
     published: list[Entry],
 ) -> None:
     rows = leaderboard_rows(selected(published, ["CartPole-v1", "HalfCheetah-v5"]))
-    tuned = {row.entry.file_name: row.tuned for row in rows}
+    tuned = {row.entry.file_name: bool(row.cell.inherited) for row in rows}
     sheet = leaderboard_sheet(rows)
     names = [cells[sheet.header.index("Algorithm")] for cells in sheet.body]
     assert [TUNED in name for name in names] == [*tuned.values()]

@@ -91,11 +91,6 @@ class LeaderboardRow:
         return float(iqm([math.nan if value is None else value for value in best]))
 
     @property
-    def tuned(self) -> bool:
-        """Whether some settings of its algorithm come from the environment's file."""
-        return bool(self.cell.inherited)
-
-    @property
     def versions(self) -> dict[str, str]:
         """The versions of each package, joined where seeds differ."""
         found: dict[str, dict[str, None]] = {}
@@ -104,12 +99,6 @@ class LeaderboardRow:
                 if version:
                     found.setdefault(name, {})[version] = None
         return {name: " and ".join(versions) for name, versions in found.items()}
-
-    @property
-    def environment_versions(self) -> dict[str, str]:
-        """Whether scores of other versions of the environment are comparable, where known."""
-        known = environment_versions(self.cell.environment)
-        return {name: other.comparable for name, other in known.items()}
 
     @property
     def commits(self) -> tuple[str, ...]:
@@ -161,7 +150,7 @@ def leaderboard_sheet(rows: Sequence[LeaderboardRow], terminal: bool = False) ->
     seeds = [len(row.cell.runs) for row in rows]
     notes = [SCORE_NOTE, *left_out(seeds), CHANCE_NOTE]
     notes += [TERMINAL_COST_NOTE] if terminal else [BEST_NOTE, COST_NOTE]
-    notes += [TUNED_NOTE] * any(row.tuned for row in rows)
+    notes += [TUNED_NOTE] * any(row.cell.inherited for row in rows)
     notes += [*seeds_notes(seeds), *one_episode_notes(rows), *environment_notes(rows)]
     notes.append(policies_note(rows))
     return replace(make_sheet(COLUMNS, rows, hidden), notes=notes)
@@ -274,8 +263,8 @@ def _cost(key: Any, heading: str = "", text: Callable[[Any], str] = str) -> Colu
 COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     _own("environment", heading="Environment"),
     _own("algorithm"),
-    Column("", lambda row: marked(row.cell.algorithm, row.tuned), "Algorithm"),
-    Column("tuned"),
+    Column("", lambda row: marked(row.cell.algorithm, row.cell.inherited), "Algorithm"),
+    Column("tuned", lambda row: bool(row.cell.inherited)),
     _own("inherited"),
     _own("policy"),
     Column("", lambda row: policy_words(row.entry), "Policy"),
@@ -303,7 +292,12 @@ COLUMNS: Final[tuple[Column[LeaderboardRow], ...]] = (
     Column("commits"),
     Column("hardware"),
     Column("versions"),
-    Column("environment_versions"),
+    Column(
+        "environment_versions",
+        lambda row: {
+            k: o.comparable for k, o in environment_versions(row.cell.environment).items()
+        },
+    ),
     Column("policy_text", lambda row: policy_words(row.entry)),
     Column("file", attrgetter("entry.file_name")),
     Column("policies", attrgetter("entry.policies_state")),
