@@ -118,7 +118,12 @@ def check(
         if train and (missing := _missing_trials(left, found, seeds, folder)):
             train(seeds, missing)
             found = load_cells(folder)
-        matches = [_match(cell, found, seeds) if cell in left else None for cell in wanted]
+        matches = [
+            match_cell(cell, [_part(each, cell, seeds) for each in found], seeds or len(cell.runs))
+            if cell in left
+            else None
+            for cell in wanted
+        ]
         samples = [match and match.sample for match in matches]
         judgments = judge(samples, replace(rules, share=share), seed=look)
         reports = [
@@ -128,13 +133,6 @@ def check(
     known = {cell.labels for cell in wanted}
     new = tuple(cell.title for cell in found if cell.labels not in known)
     return CheckReport(tuple(reports), rules, exact, allow_inconclusive, new, tuple(sequence))
-
-
-def _match(frozen: Cell, found: Sequence[Cell], seeds: int) -> CellReport:
-    """The stored trials of a baseline's cell: those of a look at some seeds, or all for 0."""
-    if not seeds:
-        return match_cell(frozen, found, len(frozen.runs))
-    return match_cell(frozen, [_part(each, frozen, seeds) for each in found], seeds)
 
 
 def _missing_trials(
@@ -171,10 +169,10 @@ def _seeds(frozen: Cell, cell: Cell | None, number: int) -> list[int]:
 
 
 def _part(cell: Cell, frozen: Cell, seeds: int) -> Cell:
-    """The trials that a look at this number of seeds judges, sorted by seed.
+    """The trials that a look at this number of seeds judges, sorted by seed; all for 0.
 
     A cell that is not that of the baseline may have none of the seeds; it stays as it is.
     """
-    judged = _seeds(frozen, cell, seeds)
+    judged = _seeds(frozen, cell, seeds) if seeds else ()
     runs = tuple(run for run in cell.runs if run.seed in judged)
     return replace(cell, runs=runs) if runs else cell
