@@ -114,7 +114,9 @@ def learning_charts(
         is_share=True,
         is_whole=True,
     )
-    panels = {**_return_charts(drawn, shared_scores(group), left_out), "rank": rank}
+    frozen = group[0].frozen
+    shared = frozen if all(cell.frozen == frozen for cell in group) else Scores()
+    panels = {**_return_charts(drawn, shared, left_out), "rank": rank}
     return panels, {each.cell.name: each.trials for each in drawn}
 
 
@@ -216,12 +218,6 @@ def _levels(scores: Scores) -> list[tuple[float, str]]:
         name = "\n".join(textwrap.wrap(first.method, 14))
         found.append((first.score, name if first.comparable else f"{name}\n(not\ncomparable)"))
     return found
-
-
-def shared_scores(group: Sequence[Cell]) -> Scores:
-    """The frozen scores if they are the same for every cell, otherwise none."""
-    first, *others = (cell.frozen for cell in group)
-    return first if all(other == first for other in others) else Scores()
 
 
 def _reading(curves: Sequence[Curve]) -> str:
