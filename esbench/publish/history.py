@@ -346,9 +346,7 @@ def as_markdown(found: Sequence[CellHistory]) -> str:
 
 def as_json(found: Sequence[CellHistory]) -> str:
     """Every field of the histories as JSON, in full precision; NaN is null."""
-    return as_text({"cells": [_json_cell(cell) for cell in found], "notes": list(NOTES)})
-
-
-def _json_cell(cell: CellHistory) -> dict[str, Any]:
-    checks = [{**asdict(check), "scores": check.scores.tolist()} for check in cell.checks]
-    return {**asdict(replace(cell, checks=())), "checks": checks}
+    cells = [asdict(cell) for cell in found]
+    for check in (check for cell in cells for check in cell["checks"]):
+        check["scores"] = check["scores"].tolist()
+    return as_text({"cells": cells, "notes": list(NOTES)})

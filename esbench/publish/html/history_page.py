@@ -27,6 +27,7 @@ def history_page(found: Sequence[CellHistory], address: str = "") -> str:
     changes = [
         each for cell, made in zip(found, cells, strict=True) for each in _changes(cell, made)
     ]
+    is_known = address.endswith("/commit/")
     return template("history.html").render(
         title=_title(address),
         facts=_facts(found),
@@ -35,7 +36,7 @@ def history_page(found: Sequence[CellHistory], address: str = "") -> str:
         changes=sorted(changes, key=lambda change: change["at"].date, reverse=True),
         notes=NOTES,
         commit_address=address,
-        compare_address=_compare_address(address),
+        compare_address=f"{address.removesuffix('/commit/')}/compare/" if is_known else "",
         labels=LABELS,
     )
 
@@ -45,11 +46,6 @@ def _title(address: str) -> str:
     host_and_path, _, _ = address.removeprefix("https://").partition("/commit")
     parts = host_and_path.removesuffix("/-").split("/")[1:]
     return f"Checks of {'/'.join(parts)}" if parts else "History of checks"
-
-
-def _compare_address(address: str) -> str:
-    """The web address that compares two commits, without them; empty if it is not known."""
-    return f"{address.removesuffix('/commit/')}/compare/" if address.endswith("/commit/") else ""
 
 
 def _facts(found: Sequence[CellHistory]) -> dict[str, str]:
