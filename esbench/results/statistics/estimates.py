@@ -211,14 +211,12 @@ OVERALL_RESAMPLES: Final = 1_999  # each of strata with many runs
 
 def mean_across(*strata: npt.ArrayLike) -> Floats:
     """The mean over environments of the mean over runs: [...] from strata [..., runs]."""
-    result: Floats = np.mean(_means(strata), axis=0)
-    return result
+    return np.asarray(np.mean(_means(strata), axis=0))
 
 
 def median_across(*strata: npt.ArrayLike) -> Floats:
     """The median over environments of the mean over runs: [...] from strata [..., runs]."""
-    result: Floats = np.median(_means(strata), axis=0)
-    return result
+    return np.asarray(np.median(_means(strata), axis=0))
 
 
 def iqm_across(*strata: npt.ArrayLike) -> Floats:
@@ -236,8 +234,7 @@ def iqm_across(*strata: npt.ArrayLike) -> Floats:
     ordered = np.take_along_axis(values, order, axis=-1)
     above = np.cumsum(weights[order], axis=-1)
     kept = np.clip(above, cut, total - cut) - np.clip(above - weights[order], cut, total - cut)
-    result: Floats = (kept * ordered).sum(axis=-1) / (total - 2 * cut)
-    return result
+    return np.asarray((kept * ordered).sum(axis=-1) / (total - 2 * cut))
 
 
 def optimality_gap(*strata: npt.ArrayLike) -> Floats:
@@ -279,8 +276,7 @@ def probability_of_improvement(first: npt.ArrayLike, second: npt.ArrayLike) -> F
     """
     ours, theirs = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     pairs = np.sign(ours[..., :, None] - theirs[..., None, :])
-    share: Floats = 0.5 + 0.5 * pairs.mean(axis=(-2, -1))
-    return share
+    return np.asarray(0.5 + 0.5 * pairs.mean(axis=(-2, -1)))
 
 
 def improvement_interval(chance: float, runs: tuple[int, int]) -> tuple[float, float]:

@@ -351,13 +351,11 @@ def _change_point(arrays: Sequence[Floats], level: float, *stream_name: int) -> 
 def _separations(ranks: Floats, borders: npt.NDArray[np.int64]) -> Floats:
     """The standardized differences of mean ranks on both sides: [series, borders]."""
     before = np.cumsum(ranks, axis=1)[:, borders - 1]
-    result: Floats = np.abs(before) / np.sqrt(borders * (ranks.shape[1] - borders))
-    return result
+    return np.asarray(np.abs(before) / np.sqrt(borders * (ranks.shape[1] - borders)))
 
 
 def _centered_ranks(values: Floats) -> Floats:
     """The ranks of [values], less their mean; equal values share theirs."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    result: Floats = ranks - ranks.mean()
-    return result
+    return np.asarray(ranks - ranks.mean())
