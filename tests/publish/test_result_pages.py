@@ -22,6 +22,7 @@ from esbench.core.errors import UsageError
 from esbench.core.files import distinct_names, safe_name
 from esbench.core.settings import Table
 from esbench.core.units import format_number, format_share
+from esbench.publish.figures.chart import Chart, grid_drawing
 from esbench.publish.figures.drawing import Drawing
 from esbench.publish.leaderboard.films import Film
 from esbench.publish.leaderboard.suites import (
@@ -123,6 +124,11 @@ def test_every_figure_has_every_algorithm_and_environment(suite: Suite) -> None:
         assert {text.get_text() for text in legend.get_texts()} == algorithms
     with pytest.raises(UsageError, match="mujoco-mlp"):
         suite_drawings(read_suite("mujoco-mlp", []))
+
+
+def test_a_square_panel_without_points_is_drawn() -> None:
+    empty = Chart(title="Ant-v5", x_label="x", y_label="y", curves=[], is_square=True)
+    assert [axes.get_title() for axes in grid_drawing([empty], "").make().axes] == ["Ant-v5"]
 
 
 def test_a_profile_has_the_algorithms_that_have_run_everywhere(

@@ -274,7 +274,7 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
         axes.axvline(place, **MARK)
         at = axes.get_xaxis_transform()
         axes.annotate(name, (place, 1), (0, 2), at, horizontalalignment="center", **NOTE)
-    if chart.is_square:
+    if chart.is_square and chart.curves:
         _make_square(axes, ticks)
     if not chart.curves:
         axes.set_xticks([])
