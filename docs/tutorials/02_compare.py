@@ -53,14 +53,15 @@ test[["difference", "difference_low", "difference_high", "improvement", "p_value
 # hides a seed that failed.
 
 curves = esbench.load_results(out)
-fig, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained", sharey=True)
+fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)
 for color, (name, runs) in zip(("C0", "C1"), curves.groupby("algorithm"), strict=True):
     for _, one in runs.groupby("seed"):
         axes[0].plot(one["env_steps"], one["center_return"], color=color, alpha=0.5)
     final = scores[scores["algorithm"] == name]
-    axes[1].scatter([name] * len(final), final["score"], color=color)
+    axes[1].scatter([name] * len(final), final["score"], color=color, label=name)
 axes[0].set(xlabel="environment steps", ylabel="return of the center", title="every run")
-axes[1].set(title="score per seed")
+axes[1].set(ylabel="score", title="score per seed", xlim=(-0.5, 1.5))
+fig.legend(loc="outside lower center", ncols=2)
 
 # %%
 # On the command line, the same is::

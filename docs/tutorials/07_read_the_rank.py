@@ -36,9 +36,9 @@ def train(env, **settings):
 # * **Slope.** Rosenbrock's function, a bent valley, with small noise. Nearly half of the
 #   perturbations help, and the return rises steadily.
 # * **Cliff.** The same function with noise wider than the valley. Almost every member is worse
-#   than the center. Their ranking still shows the way at first; then the run stalls.
+#   than the center. Their ranking still shows the way at first; then the center loses it again.
 # * **Pit.** CartPole with a linear policy. It starts at zero and always pushes to one side, so
-#   that almost any perturbation is better.
+#   that in the first generation almost any perturbation is better.
 
 runs = {
     "slope: sigma = 0.02": train("esbench/Rosenbrock-v0", sigma=0.02, learning_rate=0.1),
