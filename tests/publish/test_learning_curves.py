@@ -11,6 +11,7 @@ import pytest
 from fake_trials import learning, make_records, make_trials, write_runs, write_trial
 from matplotlib.figure import Figure
 
+import esbench
 from esbench.core.errors import UsageError
 from esbench.grids.environment_files import PublishedScore, RandomScore, Scores
 from esbench.publish.figures.chart import charts_drawing
@@ -228,6 +229,15 @@ def test_algorithms_format_and_size_of_choice(tmp_path: Path) -> None:
         draw(tmp_path, out, ["sne"])
     drawn = drawings(tmp_path, ["openai_es"])["CartPole-v1"]
     assert [label.split()[0] for label in drawn.labels] == ["mine"]
+
+
+def test_a_figure_that_the_user_saves_has_the_fonts_of_a_written_one(tmp_path: Path) -> None:
+    write_learning(tmp_path)
+    saved = [tmp_path / "curves.pdf", tmp_path / "curves.svg"]
+    for path in saved:
+        esbench.plot(tmp_path, panels="steps").savefig(path)
+    assert b"/Type3" not in saved[0].read_bytes()
+    assert "<text" in saved[1].read_text()
 
 
 @pytest.mark.parametrize(

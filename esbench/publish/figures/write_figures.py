@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -112,10 +112,14 @@ def drawings(
 class CombinedFigure(Figure):
     """A figure that displays itself in a notebook, although pyplot does not know it."""
 
+    def savefig(self, *args: Any, **kwargs: Any) -> None:
+        """Write it in its style, with fonts as in the files of ``draw``."""
+        with style():
+            super().savefig(*args, **kwargs)
+
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        with style():
-            self.savefig(buffer, format="png", dpi=DPI)
+        self.savefig(buffer, format="png", dpi=DPI)
         return buffer.getvalue()
 
 
