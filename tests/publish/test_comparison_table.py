@@ -21,6 +21,7 @@ from esbench.publish.tables.comparison_table import (
 from esbench.publish.tables.score_table import score_table
 from esbench.results.cell import cells_named
 from esbench.results.sources import read_folder
+from esbench.store.merge import merge
 
 GOOD = [480.0, 485.0, 490.0, 491.0, 492.0, 495.0, 498.0, 500.0, 499.0, 497.0]
 BAD = [score - 100 for score in GOOD]
@@ -218,12 +219,16 @@ def test_csv_and_json_have_the_numbers_of_the_frame(esbench: Run) -> None:
         (["a", "d"], "openai_es on CartPole-v1 has no finished trial"),
         (["openai_es", "openai_es", "--in", "a"], "openai_es and openai_es have trials in common"),
         (["a", "linked"], "a and linked have trials in common"),
+        (["a", "joined"], "a and joined have trials in common, or copies"),
     ],
 )
 def test_bad_input_is_one_sentence(
     esbench: Run, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     write_scores(tmp_path / "a", GOOD)
+    edit(tmp_path / "a", "result.json", lambda result: result.update(generations=2, rows=""))
+    merge([tmp_path / "a"], tmp_path / "joined")
+    write_scores(tmp_path / "joined", [470.0], seeds=[20])
     write_scores(tmp_path / "c", GOOD, environments=["Acrobot-v1"])
     (tmp_path / "linked").symlink_to(tmp_path / "a")
     write_one(tmp_path / "d", 9, "Traceback")

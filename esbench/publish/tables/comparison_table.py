@@ -116,9 +116,10 @@ def compare_sides(
     ours, theirs = _side(first, root), _side(second, root)
     require_comparable([*ours, *theirs])
     matched = _matched(ours, theirs, WITHIN if root else BETWEEN)
-    if any(_paths(a) & _paths(b) for a, b in matched):
+    if any(_trained(a) & _trained(b) for a, b in matched):
         raise UsageError(
-            f"{first} and {second} have trials in common; expected two folders or two algorithms"
+            f"{first} and {second} have trials in common, or copies of one trial; expected two "
+            "folders or two algorithms"
         )
     if not matched:
         if root is not None:
@@ -141,8 +142,13 @@ def compare_sides(
     return Sides(first, second, statistic, pairs, _across(pairs), tuple(notes))
 
 
-def _paths(cell: Cell) -> set[Path]:
-    return {run.folder.path.resolve() for run in cell.runs}
+def _trained(cell: Cell) -> set[tuple[str, str]]:
+    """What identifies finished trials and their copies: the digest of rows, which have times."""
+    folders = [run.folder for run in cell.done]
+    rows = [folder.result().get("rows") or str(folder.path.resolve()) for folder in folders]
+    return {
+        (as_text(run.description["spec"]), row) for run, row in zip(cell.done, rows, strict=True)
+    }
 
 
 def outcome(sides: Sides) -> str:
