@@ -3,7 +3,9 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +15,12 @@ import pytest
 from command_line import finished
 
 from esbench.core.errors import UsageError
+from esbench.publish.gate import agent_gate
 from esbench.publish.gate.agent_gate import AgentGate
 from esbench.publish.gate.check import EXIT_NOT_MEASURED
 from esbench.publish.gate.render_check import as_markdown
 from esbench.publish.history import history
-from esbench.results.baselines import read_baseline
+from esbench.results.baselines import read_baseline, write_baseline
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,21 @@ def test_what_another_session_freezes_meanwhile_is_kept(path: Path) -> None:
     gate(SimpleNamespace(train=train), "slow", environment="CartPole-v1")
     names = {cell.algorithm for cell in read_baseline(path).cells}
     assert names == {"mine", "other", "slow"}
+
+
+def test_sessions_that_freeze_at_once_lose_no_cell(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_late(*args: Any, **options: Any) -> None:
+        time.sleep(0.3)  # for the other one to read the file
+        write_baseline(*args, **options)
+
+    monkeypatch.setattr(agent_gate, "write_baseline", write_late)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: freeze(path, name=name), ["first", "second"]))
+    names = {cell.algorithm for cell in read_baseline(path).cells}
+    assert names == {"mine", "first", "second"}
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_name_belongs_to_one_call(path: Path) -> None:

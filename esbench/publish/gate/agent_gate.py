@@ -43,6 +43,7 @@ from esbench.results.statistics.judgment import (
 )
 from esbench.results.statistics.significance import OMNIBUS
 from esbench.store.origin import origin_of, place_in
+from esbench.store.outputs import only_holder
 from esbench.store.provenance import now, provenance
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
@@ -220,27 +221,18 @@ class AgentGate:
 
     def _freeze(self, measured: FrozenCell, rules: GateRules) -> None:
         """Write a cell in place of one with the same name."""
-        known = self._baseline()  # again, because training takes long
         if all(trial.score is None for trial in measured.trials):
             raise UsageError(f"{measured.name}: no seed has a finite score")
-        here, stored = provenance(), known.cells if known else ()
-        origins = list(known.origins if known else ())
-        made = {"origin": place_in(origins, origin_of(here))}
-        trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
-        others = [cell for cell in stored if cell.name != measured.name]
-        baseline = Baseline(
-            created=now(),
-            command=here["command"],
-            statistics=known.statistics if known else OMNIBUS,
-            origins=tuple(origins),
-            cells=(*others, measured.model_copy(update={"trials": trials})),
-        )
-        write_baseline(self.path, with_margins(baseline, POWER), replace=True)
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with only_holder(lock, f"another process writes {self.path}"):
+            known = self._baseline()  # again, because training takes long
+            write_baseline(self.path, _joined(measured, known), replace=True)
+        stored = known.cells if known else ()
         shown = [*(cell for cell in stored if cell.name == measured.name), measured]
         cells = [each.to_cell(()) for each in shown]
         means = " -> ".join(_mean_text(cell, np.array(cell.scores)) for cell in cells)
         text = f"frozen: {measured.name}: mean {means}"
-        self.frozen[measured.name] = text, len(trials), rules
+        self.frozen[measured.name] = text, len(measured.trials), rules
 
     def _problem(self, report: CellReport) -> str:
         """Empty if the test passes."""
@@ -280,6 +272,23 @@ class AgentGate:
         alpha = self.measured[0][1] if self.measured else ALPHA
         rules = GateRules(alpha, statistics=baseline.statistics)
         return CheckReport(tuple(cells), rules, False, self.allow_inconclusive, new=())
+
+
+def _joined(measured: FrozenCell, known: Baseline | None) -> Baseline:
+    """A baseline with a cell in place of one with the same name, and margins that fit."""
+    here, stored = provenance(), known.cells if known else ()
+    origins = list(known.origins if known else ())
+    made = {"origin": place_in(origins, origin_of(here))}
+    trials = tuple(trial.model_copy(update=made) for trial in measured.trials)
+    others = [cell for cell in stored if cell.name != measured.name]
+    baseline = Baseline(
+        created=now(),
+        command=here["command"],
+        statistics=known.statistics if known else OMNIBUS,
+        origins=tuple(origins),
+        cells=(*others, measured.model_copy(update={"trials": trials})),
+    )
+    return with_margins(baseline, POWER)
 
 
 def _compared(
