@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import finished
 
@@ -163,10 +164,15 @@ def test_bad_arguments_and_files_are_refused_before_training(
 def test_what_training_returns_is_checked(path: Path) -> None:
     with pytest.raises(UsageError, match="no seed has a finite score"):
         freeze(path, Agent(drop=math.inf))
-    for returned in ("490", None, 10**400):
+    for returned in ("490", None, 10**400, True, np.True_):
         wrong: Any = SimpleNamespace(train=lambda seed, returned=returned: returned)
         with pytest.raises(UsageError, match=rf"mine.train\(0\) returned {repr(returned)[:9]}"):
             freeze(path, wrong)
+    for listed in ([], [1.0, True], ["1"], b"12"):
+        gate = AgentGate(path, update=True, allow_inconclusive=False)
+        wrong = SimpleNamespace(train=lambda seed, listed=listed: listed)
+        with pytest.raises(UsageError, match="expected the returns of one or more episodes"):
+            gate(wrong, "mine", environment="CartPole-v1", statistic="tail")
 
 
 def test_what_another_session_freezes_meanwhile_is_kept(path: Path) -> None:
@@ -341,6 +347,17 @@ def test_workers_of_xdist_report_in_the_summary(pytester: pytest.Pytester) -> No
     (cell,) = history([pytester.path / "new"])
     assert cell.title == "mine on CartPole-v1"
     assert cell.checks[0].scores.tolist() == [490.0 + seed for seed in range(8)]
+
+
+@pytest.mark.parametrize("options", [["--esbench-update"], []])
+def test_a_name_with_a_line_break_is_printed_on_one_line(
+    pytester: pytest.Pytester, suite: Suite, options: list[str]
+) -> None:
+    suite(0.0, "--esbench-update")
+    Path("test_second.py").write_text(SUITE.format(drop=0.0).replace("mine", "two\\nlines"))
+    lines = suite(0.0, "test_second.py", *options).stdout.lines
+    assert any("two lines on CartPole-v1" in line for line in lines)
+    assert not any(line.startswith("lines on") for line in lines)
 
 
 def test_what_cannot_fail_says_so(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError, require_choice, require_finite, require_text
+from esbench.core.escape import one_line
 from esbench.core.seeding import LARGEST_SEED
 from esbench.core.units import counted, format_number, format_percent
 from esbench.grids.environment_files import Scores, environment_names, load_environment
@@ -48,6 +49,7 @@ from esbench.store.provenance import now, provenance
 
 OwnStatistic: TypeAlias = Literal["mean", "tail"]
 GIVEN: Final = "given by the test"  # the source of a reference score
+NO_NUMBERS: Final = (str, bytes, bool, np.bool_)  # although float() takes them
 FEWEST_EQUAL: Final = 3  # seeds whose equal scores are no chance
 ALLOWED: Final = "it passes with --esbench-allow-inconclusive"
 LOST: Final = "its test has failed before scores were compared"
@@ -133,7 +135,8 @@ class AgentGate:
             margin: The smallest drop that matters, as a share of the range; by default that of the
                 file, which fits the spread of the scores.
             equal_scores: Accept that all of three seeds or more have the same score. Below the
-                reference score, it is a sign that ``train`` does not use its seed.
+                reference score, unless it is that of random actions, it is a sign that ``train``
+                does not use its seed.
 
         Raises:
             UsageError: An argument is wrong, a score is not a number, all seeds have the same one,
@@ -180,7 +183,7 @@ class AgentGate:
             self.measured.append((measured.model_dump_json(), alpha, margin))
             report = _compared(measured, frozen, baseline, rules)
             if problem := self._problem(report):
-                pytest.fail(problem, pytrace=False)
+                pytest.fail(one_line(problem), pytrace=False)
 
     def _claim(self, cell: str) -> None:
         """Raises UsageError if this test or another one has a cell of that name."""
@@ -210,7 +213,7 @@ class AgentGate:
         frozen = next((each for each in baseline.cells if each.name == cell), None)
         if frozen is None:
             problem = f"{cell} is not in {self.path}; freeze it with --esbench-update"
-            pytest.fail(problem, pytrace=False)
+            pytest.fail(one_line(problem), pytrace=False)
         for key, value in given.items():
             if value is not None and value != (used := getattr(frozen, key)):
                 raise UsageError(
@@ -320,13 +323,14 @@ def _repeats(ours: Cell, theirs: Cell) -> bool:
 def _require_several_scores(
     name: str, trials: Sequence[FrozenTrial], reference_score: float, random_score: float, **_: Any
 ) -> None:
-    """Raises UsageError if all seeds have one score, of an agent that has learnt and can improve.
+    """Raises UsageError if all seeds have one score that the task does not explain.
 
     Every seed may reach the best score, or fail: the ends of the range are no sign of an error.
     """
     scores = {trial.score for trial in trials}
     score = min((each for each in scores if each is not None), default=random_score)
-    if len(trials) < FEWEST_EQUAL or len(scores) > 1 or not random_score < score < reference_score:
+    at_end = score == random_score or score >= reference_score
+    if len(trials) < FEWEST_EQUAL or len(scores) > 1 or at_end:
         return
     raise UsageError(
         f"{name}: all {len(trials)} seeds gave the same score {score!r}; does train() use its "
@@ -393,11 +397,11 @@ def _score(value: Any, name: str, seed: int, statistic: OwnStatistic) -> float |
     """The episode statistic of what an agent returned; None if not finite."""
     expected = "a number" if statistic == "mean" else "the returns of one or more episodes"
     try:
-        if isinstance(value, str | bytes):
+        values = [value] if statistic == "mean" else [*value]
+        if not values or isinstance(value, bytes) or any(isinstance(v, NO_NUMBERS) for v in values):
             raise TypeError
-        score = float(value) if statistic == "mean" else tail_mean([float(each) for each in value])
-        if statistic == "tail" and not len(value):
-            raise ValueError
+        numbers = [float(each) for each in values]
     except (TypeError, ValueError, OverflowError):
         raise UsageError(f"{name}.train({seed}) returned {value!r}; expected {expected}") from None
+    score = numbers[0] if statistic == "mean" else tail_mean(numbers)
     return score if math.isfinite(score) else None

@@ -79,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
     """A function that compares an agent's scores with the baseline."""
     from esbench.core.errors import UsageError
+    from esbench.core.escape import one_line
 
     gate = _session_gate(request.config).of_test(request.node.nodeid)
 
@@ -89,7 +90,7 @@ def esbench_check(request: pytest.FixtureRequest) -> Callable[..., None]:
         try:
             gate(*arguments, **options)
         except UsageError as error:
-            problem = str(error)
+            problem = one_line(str(error))
         except pytest.skip.Exception:
             gate.leave()
             raise
@@ -129,7 +130,7 @@ def pytest_terminal_summary(
     if gate is None or not gate.owners:
         return
     from esbench.core.errors import UsageError
-    from esbench.core.escape import printable
+    from esbench.core.escape import one_line
     from esbench.results.baselines import read_baseline
 
     path = _baseline_path(config)
@@ -148,7 +149,7 @@ def pytest_terminal_summary(
     if lines:
         terminalreporter.section("esbench")
         for line in lines:
-            terminalreporter.line(printable(line))
+            terminalreporter.line(one_line(line))
 
 
 def _write_files(config: pytest.Config, report: Any) -> None:
