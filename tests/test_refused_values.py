@@ -74,7 +74,7 @@ def test_long_values_are_shortened_and_short_ones_are_kept() -> None:
     assert suggestion("x" * 10**7, ["a", "b"]) == "known: a, b"
 
 
-NO_PATHS = {"huge": 10**5000, "a float": 1.5, "bytes": b"out", "a list": ["out"]}
+NO_PATHS = {"huge": 10**5000, "a float": 1.5, "bytes": b"out", "a list": ["out"], "empty": ""}
 
 
 @pytest.mark.parametrize("value", NO_PATHS.values(), ids=NO_PATHS)
@@ -82,7 +82,8 @@ NO_PATHS = {"huge": 10**5000, "a float": 1.5, "bytes": b"out", "a list": ["out"]
 def test_a_value_that_is_no_path_is_refused(argument: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"{argument} = .*expected a path"):
         es.make_trainer("openai_es", env="CartPole-v1", workers=1, **{argument: value})
-    for call in (es.table, es.run, es.load_results, lambda path: es.compare(path, "b")):
+    second, out = partial(es.compare, "a"), lambda path: es.plan("quick", out=path)
+    for call in (es.table, es.run, es.load_results, second, out):
         with pytest.raises(UsageError, match="expected a path"):
             call(value)
 

@@ -259,7 +259,9 @@ def _paths(value: Any, kind: Any) -> list[str | Path]:
 
 
 def _why_no_path(value: str | Path) -> str:
-    """Why the system does not take a text as the name of a file, or empty."""
+    """Why a text is no name of a file, or empty."""
+    if value == "":
+        return "is empty"  # as of a variable of the shell that is not set
     try:
         os.lstat(value)
     except UnicodeEncodeError:

@@ -46,8 +46,8 @@ def distinct_names(texts: Iterable[str]) -> dict[str, str]:
 
 
 def as_path(name: str, value: str | Path) -> Path:
-    """The path that an argument of a function names; UsageError for other types."""
-    if not isinstance(value, str | Path):
+    """The path that an argument of a function names; UsageError for another type or no text."""
+    if not isinstance(value, str | Path) or value == "":
         raise UsageError(f"{name} = {shown(value)}: expected a path")
     return Path(value)
 
