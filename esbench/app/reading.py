@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -106,7 +107,7 @@ def compare(
 
 
 @public()
-def efficiency(folder: str | Path, *, target: Texts = (), window: int = 5) -> pd.DataFrame:
+def efficiency(folder: str | Path, *, target: Texts | float = (), window: int = 5) -> pd.DataFrame:
     """The cost of training until it reaches a score: steps, episodes and CPU time.
 
     Args:
@@ -129,7 +130,8 @@ def efficiency(folder: str | Path, *, target: Texts = (), window: int = 5) -> pd
     from esbench.publish.tables.efficiency_table import COLUMNS, efficiency_table, parse_targets
     from esbench.publish.tables.render_table import records
 
-    rows = efficiency_table(Path(folder), parse_targets(listed(target)), window)
+    targets = [str(target)] if isinstance(target, Real) else listed(target)
+    rows = efficiency_table(Path(folder), parse_targets(targets), window)
     return pd.DataFrame(records(COLUMNS, rows))
 
 

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fake_trials
+import numpy as np
 import pytest
 from fake_trials import make_records, make_trials, write_trial
 
+import esbench
 from esbench.core.errors import UsageError
 from esbench.publish.figures.environment_charts import learning_charts
 from esbench.publish.figures.style import cell_styles
@@ -149,6 +151,10 @@ def test_targets_come_from_the_option_first_and_may_be_missing(tmp_path: Path) -
     table = sheet(rows)
     assert list(table.body[2][2:]) == ["-"] * 8
     assert any("--target Pendulum-v1=SCORE" in note for note in table.notes)
+    frame = esbench.efficiency(tmp_path / "run")
+    assert frame["reached"].isna().tolist() == [True, False, True]
+    frame = esbench.efficiency(tmp_path / "run", target=-100)
+    assert (frame["target"].tolist(), frame["reached"].dtype) == ([-100] * 3, np.dtype(int))
 
 
 @pytest.mark.parametrize("limit", [None, [[0, 50], [200, 100]]])

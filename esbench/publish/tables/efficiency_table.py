@@ -71,7 +71,7 @@ class Efficiency:
     cell: Cell
     target: float
     window: int
-    reached: int
+    reached: float
     runs: int
     share: Estimate
     costs: Mapping[str, float]
@@ -240,7 +240,7 @@ def _row(cell: Cell, target: float, budget: float, window: int) -> Efficiency:
         cell=replace(cell, statistic="area", scores=tuple(_with_worst(means, cell))),
         target=target,
         window=window,
-        reached=reached,
+        reached=math.nan if math.isnan(target) else reached,
         runs=len(runs),
         share=Estimate(reached / len(runs) if known else math.nan, low, high),
         costs={cost: median_total(totals[cost]) if known else math.nan for cost in COSTS},
