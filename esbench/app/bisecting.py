@@ -120,8 +120,8 @@ def bisect(
     """
     from esbench.core.git import git
     from esbench.core.units import format_duration
+    from esbench.publish.gate import bisect_commits
     from esbench.publish.gate.bisect_commits import SHORT, GridTest, find_range, read_verdicts
-    from esbench.publish.gate.bisect_commits import bisect as find
     from esbench.store.outputs import only_holder
 
     show = display or PlainDisplay()
@@ -146,12 +146,13 @@ def bisect(
     def tell(commit: str, verdict: CommitVerdict, seconds: float) -> None:
         subject = git(chosen.top, "show", "-s", "--format=%s", commit)
         time = "known" if math.isnan(seconds) else format_duration(seconds)
-        show.say(f"{verdict:<4}  {commit[:SHORT]}  {time:>7}  {subject}")
+        why = f" ({bisect_commits.why_skipped(folder, commit)})" if verdict == "skip" else ""
+        show.say(f"{verdict:<4}  {commit[:SHORT]}  {time:>7}  {subject}{why}")
         if news := time_left.after(verdict, seconds):
             show.say(news)
 
     with only_holder(folder / ".lock", f"another bisection uses {folder}", waits=False):
-        found = find(chosen, test, verdicts, file, tell)
+        found = bisect_commits.bisect(chosen, test, verdicts, file, tell)
     names = [git(chosen.top, "show", "-s", "--format=%H  %ad  %an  %s", name) for name in found]
     if len(found) == 1:
         show.say("first bad commit:", *names)

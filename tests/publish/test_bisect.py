@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Run
+from command_line import Run, python
 from fake_trials import GOOD, write_scores
 from past_checks import git
 
@@ -126,11 +126,14 @@ def test_a_plan_tests_nothing(esbench: Run, commits: list[str]) -> None:
 
 
 def test_commits_that_cannot_be_tested_are_skipped(esbench: Run, commits: list[str]) -> None:
-    command = "git log -1 --format=%s | grep -q -e 5 -e 6 && exit 3; { python -P check.py; }"
+    failing = "git log -1 --format=%s | grep -q -e 5 -e 6 && echo no compiler && echo && exit 3"
+    command = f"{failing}; {{ python -P check.py; }}"
     words = ("--command", command, "--out", "out")
     code, out, _ = esbench("bisect", commits[0], *words)
     left = [commit for commit in commits if commit in out.partition("one of")[2]]
     assert (code, left) == (4, commits[5:8])
+    skipped = [line for line in out.splitlines() if line.startswith("skip")]
+    assert [line.partition("change ")[2][1:] for line in skipped] == [" (no compiler)"] * 2
 
 
 SCORES_TEST = """
@@ -160,6 +163,7 @@ def test_pytest_that_fails_for_another_reason_than_a_drop_is_no_bad_commit(
     code, out, _ = esbench("bisect", commits[0], *words)
     assert code == 0
     assert commits[BROKEN] in out.partition("first bad commit:")[2]
+    assert re.search(r"^skip  .*change 4 \(inconclusive\)$", out, re.MULTILINE)
 
 
 def test_folders_of_the_own_checkout_on_the_import_path_are_those_of_the_commit(
@@ -188,6 +192,27 @@ def test_an_interruption_leaves_nothing_and_is_resumed(commits: list[str]) -> No
     assert package.bisect(commits[0], **options, out="out").commits == [commits[BROKEN]]
     assert state() == before
     assert numbers_tested(here)[3] == first[2]  # only its test was interrupted
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from esbench.publish.gate.bisect_commits import worktree
+with worktree(Path(), "HEAD") as place:
+    print(place, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_worktree_of_a_killed_bisection_is_removed_by_the_next_one(commits: list[str]) -> None:
+    before = state()
+    with python("-c", KILLED) as process:
+        left = Path(process.communicate()[0].strip())
+    assert left.is_dir()
+    with worktree(Path(), commits[0]) as own, worktree(Path(), commits[1]):
+        assert own.is_dir()  # it is in use
+        assert not left.parent.exists()
+    assert state() == before
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, final
@@ -26,8 +27,14 @@ from esbench.core.files import read_json
 from esbench.core.git import FAILURES, git
 from esbench.core.json_text import as_text
 from esbench.core.process import interrupts_delayed
-from esbench.publish.gate.check import EXIT_REGRESSION, EXIT_SAME
-from esbench.store.outputs import write_bytes
+from esbench.publish.gate.check import (
+    EXIT_INCONCLUSIVE,
+    EXIT_NOT_MEASURED,
+    EXIT_REGRESSION,
+    EXIT_SAME,
+)
+from esbench.results.statistics.judgment import Verdict
+from esbench.store.outputs import only_holder, write_bytes
 
 CommitVerdict: TypeAlias = Literal["good", "bad", "skip"]
 Verdicts: TypeAlias = dict[str, Literal["good", "bad"]]
@@ -36,12 +43,14 @@ CommitTest: TypeAlias = Callable[[Path, str], CommitVerdict]
 Told: TypeAlias = Callable[[str, CommitVerdict, float], object]
 """Receives a commit, its verdict and the seconds of its test; NaN if it was known."""
 
+WITHOUT: Final = {EXIT_INCONCLUSIVE: Verdict.INCONCLUSIVE, EXIT_NOT_MEASURED: Verdict.NOT_MEASURED}
 SHORT: Final = 12  # characters of a commit in the names of folders
 CHECKS: Final = "checks"  # the folder of the files of checks, which ``esbench history`` reads
 INTERRUPTED: Final = (130, -2)  # exit codes after Ctrl-C
 GRACE: Final = 20.0  # seconds for a command that has also received Ctrl-C to save its trials
 SLOW: Final = 600.0  # seconds for git to write a large checkout
 _NONE: Final[Mapping[str, str]] = {}
+_WORKTREE: Final = re.compile(r"^worktree (.*/esbench-bisect-[^/]*)/tree$", re.MULTILINE)
 _FIRST: Final = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.MULTILINE)
 _LEFT: Final = re.compile(r"^[0-9a-f]{40,64}$", re.MULTILINE)
 
@@ -86,6 +95,7 @@ class GridTest:
     def __call__(self, checkout: Path, commit: str) -> CommitVerdict:
         """Train the commit's trials that are not done, and check them."""
         folder, file = self.out / commit[:SHORT], self.out / CHECKS / f"{commit}.json"
+        file.unlink(missing_ok=True)
         log = _log(self.out, commit)
         installed = not (self.install and _run(self.install, checkout, log))
         if installed:  # the check names what has failed
@@ -100,7 +110,6 @@ class GridTest:
             return "good"
         if not installed:
             return "skip"
-        file.unlink(missing_ok=True)
         words = ["check", str(folder), "--baseline", str(self.baseline), "--json", str(file)]
         code = _esbench([*words, *self.options], checkout, log)
         return _verdict(code) if file.exists() else "skip"  # a crash is no verdict
@@ -118,6 +127,15 @@ def _verdict(code: int) -> CommitVerdict:
     if code == EXIT_SAME:
         return "good"
     return "bad" if code == EXIT_REGRESSION else "skip"
+
+
+def why_skipped(out: Path, commit: str) -> str:
+    """Why a commit, which was just tested, has no verdict: what the gate says, or its last line."""
+    for file in (out / CHECKS / f"{commit}.json", out / commit[:SHORT] / "check.json"):
+        with contextlib.suppress(FileNotFoundError):
+            if said := WITHOUT.get(read_json(file)["exit_code"]):
+                return said.value
+    return _last_line(_log(out, commit))
 
 
 def _last_line(log: Path) -> str:
@@ -299,19 +317,34 @@ def _check_out(place: Path, commit: str) -> None:
 
 @contextlib.contextmanager
 def worktree(top: Path, commit: str) -> Iterator[Path]:
-    """A worktree of a repository in a temporary folder, which is there inside the block only."""
-    with tempfile.TemporaryDirectory(prefix="esbench-bisect-") as folder:
-        place = Path(folder).resolve() / "tree"
+    """A worktree of a repository in a temporary folder, which is there inside the block only.
+
+    Those that killed processes have left are removed. A process holds a lock beside its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="esbench-bisect-") as name, _held(Path(name)):
+        place = Path(name).resolve() / "tree"
         try:
+            for left in _WORKTREE.findall(git(top, "worktree", "list", "--porcelain")):
+                with contextlib.suppress(UsageError), _held(Path(left)):  # UsageError: it is in use
+                    _remove(top, Path(left, "tree"))
+                    shutil.rmtree(left, ignore_errors=True)
             git(top, "worktree", "add", "--detach", str(place), commit, timeout=SLOW)
             yield place
         except subprocess.CalledProcessError as error:
             raise UsageError(f"git: {one_line(error.stderr)}") from None
         finally:
             with interrupts_delayed():
-                try:
-                    git(top, "worktree", "remove", "--force", str(place), timeout=SLOW)
-                except FAILURES:  # it is not complete
-                    shutil.rmtree(place, ignore_errors=True)
-                    with contextlib.suppress(*FAILURES):
-                        git(top, "worktree", "prune")
+                _remove(top, place)
+
+
+def _held(folder: Path) -> AbstractContextManager[None]:
+    return only_holder(folder / "lock", f"another bisection uses {folder}", waits=False)
+
+
+def _remove(top: Path, place: Path) -> None:
+    try:
+        git(top, "worktree", "remove", "--force", str(place), timeout=SLOW)
+    except FAILURES:  # it is not complete
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(*FAILURES):
+            git(top, "worktree", "prune")
