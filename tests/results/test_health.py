@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,23 @@ def test_a_run_that_stands_still_is_only_described() -> None:
     assert told(run(**NOT_RECORDED)) == {"unclear": "ok"}
     assert told(run()) == {"unclear": "ok", "rank": "ok", "signal_to_noise": "ok"}
     assert not climbs(run())
+
+
+@pytest.mark.parametrize(
+    ("returns", "words"),
+    [
+        # Solved, with a fall in between.
+        ([10.0, *[400.0] * 9, *[50.0] * 5, *[500.0] * 14], "higher than it began, with large"),
+        ([10.0, *[500.0, 100.0] * 12, *[500.0] * 4], "not clearly risen.*usually changes by 400"),
+    ],
+)
+def test_a_last_tenth_far_above_the_first_generation_is_explained(
+    returns: list[float], words: str
+) -> None:
+    found = {each.name: each for each in findings(run(29, center_return=returns))}
+    finding = found["unclear"]
+    assert re.search(words, finding.sentence)
+    assert "is 10 in the first generation and 500 in the last tenth" in finding.sentence
 
 
 def test_a_short_run_is_not_judged() -> None:

@@ -140,8 +140,16 @@ def climbs(run: RunMeasurements) -> bool:
 
 
 def _climbs(returns: Floats) -> bool:
-    usual = float(np.median(np.abs(np.diff(returns))))
-    return gain(returns) > CLEAR_GAIN * usual and ascent(returns) >= CLIMBING
+    return _ends_higher(returns) and ascent(returns) >= CLIMBING
+
+
+def _ends_higher(returns: Floats) -> bool:
+    """Whether a return gains more than it usually changes, even if it fell in between."""
+    return gain(returns) > CLEAR_GAIN * _usual_change(returns)
+
+
+def _usual_change(returns: Floats) -> float:
+    return float(np.median(np.abs(np.diff(returns))))
 
 
 def _applying(rules: Sequence[Rule], run: RunMeasurements) -> Iterator[HealthFinding]:
@@ -338,8 +346,7 @@ def _progress(run: RunMeasurements) -> HealthFinding:
         said = "The search follows novelty, so that its returns need not rise: they are not judged."
         return HealthFinding("novelty", "ok", said)
     returns = _returns(run)
-    who = next(filter(lambda who: _climbs(returns[who]), returns), next(iter(returns), None))
-    way = _way(who, returns[who]) if who else "in some of them it is not finite"
+    way = _way(*max(returns.items(), key=lambda each: _climbs(each[1]))) if returns else ""
     if climbs(run):
         last = run.generations // BLOCKS
         best = run["population_return_max"]
@@ -357,7 +364,23 @@ def _progress(run: RunMeasurements) -> HealthFinding:
     if returns and all(gain(values) < -spread for values in returns.values()):
         advice = "Lower learning_rate, or let it decay (learning_rate_decay)."
         return HealthFinding("falling", "note", f"The return falls: {way}.", advice)
-    said = f"The return has not clearly risen in {run.generations} generations: {way}."
+    return _unclear(run.generations, returns)
+
+
+def _unclear(generations: int, returns: Mapping[str, Floats]) -> HealthFinding:
+    """What is true of returns that neither climb nor fall clearly."""
+    for who, values in returns.items():
+        if _ends_higher(values):
+            way = _way(who, values)
+            said = f"The return ends higher than it began, with large swings in between: {way}."
+            advice = "More steps may tell whether it stays there."
+            return HealthFinding("unclear", "ok", said, advice)
+    why = "in some of them it is not finite"
+    if returns:
+        who, values = next(iter(returns.items()))
+        change = three_digits(_usual_change(values))
+        why = f"{_way(who, values)}, and usually changes by {change} from one to the next"
+    said = f"The return has not clearly risen in {generations} generations: {why}."
     return HealthFinding("unclear", "ok", said, "No rule found a cause; more steps may tell.")
 
 
