@@ -170,7 +170,11 @@ def test_scores_are_marked_by_name_and_a_reference_stands_in_for_solved(
     figure = draw_figure(tmp_path, Scores(**{"references": (PPO,), **scores}))
     for axes in figure.axes[:2]:
         assert [line.get_ydata()[0] for line in axes.lines[2:]] == levels
-    assert [text.get_text() for text in figure.axes[1].texts] == names
+    assert [[text.get_text() for text in each.texts] for each in figure.axes[:2]] == [[], names]
+    stacked = drawing_of(tmp_path, Scores(**{"references": (PPO,), **scores})).make((4.0, 8.0))
+    for axes in stacked.axes[:2]:
+        assert [line.get_ydata()[0] for line in axes.lines[2:]] == levels
+        assert [text.get_text() for text in axes.texts] == names
 
 
 def heights(figure: Figure, values: Sequence[float]) -> list[float]:

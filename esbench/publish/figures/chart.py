@@ -195,7 +195,7 @@ def charts_drawing(heading: str, charts: Sequence[Chart], height: float = HEIGHT
     """The drawing of charts, below each other in a figure that is higher than wide.
 
     The legend is that of the first one. Successive charts with equal labels share the vertical
-    axis, and the last of them has the names of their levels.
+    axis. Beside each other, the last of them has the names of their levels.
     """
     first, draw = charts[0], partial(_draw, heading, charts)
     return Drawing(height, first.labels, draw, len(charts), first.caption)
@@ -241,7 +241,8 @@ def _draw(heading: str, charts: Sequence[Chart], figure: FigureBase, size: Size)
                 axes.set_ylabel("")
                 axes.tick_params(labelleft=False)
             sharing.append(axes)
-        _mark_levels(sharing, chart)
+        for marked in [[each] for each in sharing] if stacked else [sharing]:
+            _mark_levels(marked, chart)
     figure.suptitle(heading)
     for axes in panels if of_history else ():
         axes.label_outer()
