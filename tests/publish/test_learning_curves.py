@@ -271,6 +271,20 @@ def test_chosen_panels_fit_a_column_of_a_paper(
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+def test_the_type_of_a_slide_is_larger_and_has_room(tmp_path: Path) -> None:
+    write_learning(tmp_path, algorithms={name: {} for name in list(STYLES)[:8]})
+    sizes, drawing = [], drawings(tmp_path)["CartPole-v1"]
+    for size in (5.4, 3.0), (6.6, 3.0), (12.8, 7.2), (12.8, 3.0):
+        with style(size[0]):
+            figure = drawing.make(size)
+        sizes.append(figure.axes[0].xaxis.label.get_fontsize())
+        extents = [figure.legends[0], *(axes.xaxis.label for axes in figure.axes)]
+        for box in (each.get_window_extent() for each in extents):
+            assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
+    assert sizes[0] == sizes[1] == 9
+    assert 11 < sizes[2] == sizes[3] < 14
+
+
 @pytest.mark.parametrize("algorithms", [[*"abcd"], list(STYLES)[:9]])
 @pytest.mark.parametrize("size", [(3.3, 2.6), (7.0, 4.0)])
 def test_the_axes_take_most_of_the_height_of_a_figure_for_a_paper(

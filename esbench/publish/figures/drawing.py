@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 from esbench.core.errors import UsageError
 from esbench.core.escape import printable
 from esbench.core.units import counted
-from esbench.publish.figures.style import COLUMN, FONT, style
+from esbench.publish.figures.style import COLUMN, FONT, WIDTH, growth, style
 from esbench.store.outputs import write_bytes
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Suffix: TypeAlias = Literal["png", "svg", "pdf"]
 Size: TypeAlias = tuple[float, float]  # width and height [inches]
 
 DPI: Final = 150
-WIDTH: Final = 6.6  # inches
 SMALLEST: Final = 2.0
 LONGEST: Final = (1.35, 0.92)  # length of a label in its panel's, and of a title in the width
 MIN_LINE: Final = 12  # characters
@@ -98,10 +97,11 @@ class Drawing:
         if not self.labels:
             return 0.0
         columns = _columns(self.labels, width)
-        line = LEGEND_WIDTH[width < COLUMN] * width - LEGEND_LINE
+        line = _characters(width) - LEGEND_LINE
+        row = LEGEND_ROW * growth(width)
         if columns > 1:
-            return LEGEND_ROW * -(-len(self.labels) // columns)
-        return LEGEND_ROW * sum(max(1, math.ceil(len(label) / line)) for label in self.labels)
+            return row * -(-len(self.labels) // columns)
+        return row * sum(max(1, math.ceil(len(label) / line)) for label in self.labels)
 
     def make(self, wanted: Size | None = None) -> Figure:
         """The figure, in the current style of matplotlib."""
@@ -235,5 +235,10 @@ def _place_legend(figure: FigureBase, size: Size, lines: Mapping[str, Any], titl
 def _columns(labels: Sequence[str], width: float) -> int:
     """The number of legend columns that fit the width of the figure [inches]."""
     longest = max(map(len, labels)) + LEGEND_LINE
-    most = max(1, min(len(labels), round(LEGEND_WIDTH[width < COLUMN] * width) // longest))
+    most = max(1, min(len(labels), round(_characters(width)) // longest))
     return -(-len(labels) // -(-len(labels) // most))  # equally long ones
+
+
+def _characters(width: float) -> float:
+    """How many characters of a legend fit a width [inches]."""
+    return LEGEND_WIDTH[width < COLUMN] * width / growth(width)

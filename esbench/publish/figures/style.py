@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
@@ -75,6 +76,7 @@ _RC: Final[Any] = {
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
 }
+WIDTH: Final = 6.6  # inches: that of a figure without a given size
 COLUMN: Final = 4.5  # inches: narrower figures stand in one of two columns
 _SMALL: Final[Any] = {
     "font.size": 7.5,
@@ -89,6 +91,11 @@ _SMALL: Final[Any] = {
 }
 
 
+def growth(width: float) -> float:
+    """How much larger the type of a figure of a width [inches] is, such as one of a slide."""
+    return math.sqrt(max(1.0, width / WIDTH))
+
+
 @contextlib.contextmanager
 def style(width: float = COLUMN) -> Iterator[None]:
     """Set the style of a figure of a width [inches], whatever the user's matplotlibrc says."""
@@ -96,7 +103,8 @@ def style(width: float = COLUMN) -> Iterator[None]:
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_RC | (_SMALL if width < COLUMN else {}))
+        large = {key: _RC[key] * growth(width) for key in _SMALL}
+        matplotlib.rcParams.update(_RC | (_SMALL if width < COLUMN else large))
         yield
 
 
