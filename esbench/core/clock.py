@@ -15,8 +15,9 @@ LATE: Final = 2 * TICK
 class RunningTime:
     """The seconds in which this process could run; look at it every ``TICK`` seconds.
 
-    A look that comes much later is that of a process that was stopped (Ctrl-Z) or frozen with its
-    container, and all that it waits for, too. The time until then counts as one ``TICK``.
+    A look that comes much later is that of a process that was stopped or frozen. With a container
+    or the machine, all that it waits for was frozen, too; Ctrl-Z leaves its child processes
+    running. The time until then counts as one ``TICK``.
     """
 
     def __init__(self) -> None:
