@@ -346,12 +346,12 @@ def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
     table = plain_table("cell", "seeds", "mean", "random", "reference", "margin")
     for cell in cells:
         numbers = (float(np.mean(cell.scores)), cell.random_score, cell.reference_score)
-        texts = [*map(format_number, numbers), format_percent(cell.margin)]
-        table.add_row(cell.title, str(len(cell.runs)), *texts)
+        margin = f"{format_percent(cell.margin)} = {format_number(_margin_score(cell))}"
+        table.add_row(cell.title, str(len(cell.runs)), *map(format_number, numbers), margin)
     show(table)
     show(
         "margin: the smallest drop that matters to a check, as a share of the range from random "
-        "actions to the reference"
+        "actions to the reference, and in score units"
         + (
             f", chosen so that {power:.0%} of checks of unchanged code with as many seeds pass. "
             "With equal digests, all pass."
@@ -384,10 +384,27 @@ def print_baseline(baseline: Baseline, path: Path, power: float | None) -> None:
     for caution, found in cautions.items():
         if titles := ", ".join(cell.title for cell in found):
             show(f"{caution}: {titles}.")
+    for cell in cells:
+        spread = float(np.ptp(cell.scores))
+        if 0 < spread < _margin_score(cell) / LARGE_MARGIN:
+            show(
+                f"{cell.title}: a check passes drops of up to {format_number(_margin_score(cell))}"
+                f", the margin, although the scores of the seeds differ by {format_number(spread)} "
+                f"only; expected a smaller one, such as --margin {spread / _span(cell):.1g}."
+            )
     show(f"{path}: {counted(len(cells), 'cell')} frozen")
 
 
 WIDE_MARGIN: Final = 0.5
+LARGE_MARGIN: Final = 2  # times the spread of the seeds
+
+
+def _span(cell: Cell) -> float:
+    return abs(cell.reference_score - cell.random_score)
+
+
+def _margin_score(cell: Cell) -> float:
+    return cell.margin * _span(cell)
 
 
 def _is_weak(cell: Cell) -> bool:

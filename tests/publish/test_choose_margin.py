@@ -64,7 +64,28 @@ def test_the_baseline_has_a_margin_that_fits_its_scores(
     code, out, _ = esbench("baseline", "base", "--out", "b.json", *options)
     (cell,) = read_baseline(tmp_path / "b.json").cells
     assert (code, cell.margin is not None and least <= cell.margin <= most) == (0, True)
-    assert f"{100 * (cell.margin or 0):g}%" in out
+    units = (cell.margin or 0) * (500 - 22.63)  # of the environment's file
+    assert f"{100 * (cell.margin or 0):g}% = {units:.1f}" in out
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "cautioned"),
+    [
+        ([489.0, *[500.0] * 7], (), True),  # the spread is 11.0, the margin 23.9
+        ([488.0, *[500.0] * 7], (), False),
+        ([489.0, *[500.0] * 7], ("--margin", "0.02"), False),
+        ([500.0] * 8, (), False),
+        ([500.0], (), False),
+    ],
+)
+def test_a_margin_of_several_times_the_spread_is_cautioned(
+    esbench: Run, tmp_path: Path, scores: list[float], options: tuple[str, ...], cautioned: bool
+) -> None:
+    write_scores(tmp_path / "base", scores)
+    code, out, _ = esbench("baseline", "base", "--out", "b.json", *options)
+    found = [line for line in out.splitlines() if "--margin" in line]
+    assert (code, len(found)) == (0, cautioned)
+    assert all(number in line for line in found for number in (" 11.0 ", " 23.9,"))
 
 
 def test_a_check_takes_its_own_margin_or_that_of_the_baseline(esbench: Run, tmp_path: Path) -> None:
