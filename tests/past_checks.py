@@ -12,7 +12,8 @@ ORIGIN = {"versions": {"numpy": "2.0"}, "hardware": {"cpu": "A"}}
 
 def write_check(folder: Path, number: int, scores: list[float], **more: Any) -> None:
     """Write the file of a check of the commit of a day of 2026, by default with new digests."""
-    file: dict[str, Any] = {key: more.pop(key) for key in ("commit", "created") if key in more}
+    names = {"commit", "commit_date", "created"} & more.keys()
+    file: dict[str, Any] = {key: more.pop(key) for key in names}
     date = f"2026-{1 + number // 28:02}-{1 + number % 28:02}T12:00:00+00:00"
     cell = {
         "environment": "CartPole-v1",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +48,20 @@ def commit_of(folder: Path, own: Sequence[str] = ()) -> tuple[str | None, str | 
         return commit + ("+" if changed or new else ""), date
     except FAILURES:
         return None, None
+
+
+def by_ancestry(folder: Path, commits: Collection[str], since: datetime) -> list[str]:
+    """Those of some commits that the repository of a folder has, each after its ancestors.
+
+    Commits before the date ``since`` are left out. Empty if git cannot say.
+    """
+    options = "--topo-order", "--reverse", "--ignore-missing", f"--max-age={since.timestamp():.0f}"
+    try:
+        return [
+            each for each in git(folder, "rev-list", *options, *commits).split() if each in commits
+        ]
+    except FAILURES:
+        return []
 
 
 def commit_address(folder: Path, repository: str | None = None) -> str:

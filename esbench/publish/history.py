@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from esbench.core.arrays import Floats
 from esbench.core.errors import UsageError
 from esbench.core.escape import markdown, one_line
 from esbench.core.files import read_json
+from esbench.core.git import by_ancestry
 from esbench.core.json_text import as_text
 from esbench.core.units import NONE, format_number, format_steps
 from esbench.grids.trial_spec import cell_name
@@ -70,6 +72,11 @@ class StoredCheck:
     commit_date: datetime | None
     created: datetime
     cells: list[CheckedCell]
+
+    @property
+    def revision(self) -> str:
+        """The commit without "+"; empty if there is none."""
+        return (self.commit or "").rstrip("+")
 
     @property
     def date(self) -> datetime:
@@ -146,11 +153,24 @@ def history(folders: Sequence[Path]) -> list[CellHistory]:
         files = found_here | files
     checks = [_read_check(path) for path in files.values()]
     found: dict[tuple[str, str, str, str], list[tuple[StoredCheck, CheckedCell]]] = {}
-    for check in sorted(checks, key=lambda check: (check.date, check.created.timestamp())):
+    for check in _in_order(checks):
         for cell in check.cells:
             key = (cell.environment, cell.algorithm, cell.policy, cell.episode_statistic)
             found.setdefault(key, []).append((check, cell))
     return [CellHistory(*key, checks=_past_checks(own)) for key, own in sorted(found.items())]
+
+
+def _in_order(checks: Sequence[StoredCheck]) -> list[StoredCheck]:
+    """By the dates of the commits, then by ancestry if this folder's repository has the commits."""
+    dates = {check.revision: check.date for check in checks if check.revision}
+    several = Counter(dates.values())
+    equal = {revision: date for revision, date in dates.items() if several[date] > 1}
+    ancestry = by_ancestry(Path(), equal, min(equal.values())) if equal else []
+    places = {revision: place for place, revision in enumerate(ancestry)}
+    return sorted(
+        checks,
+        key=lambda check: (check.date, places.get(check.revision, -1), check.created.timestamp()),
+    )
 
 
 def _read_check(path: Path) -> StoredCheck:
@@ -181,8 +201,8 @@ def _past_checks(own: Sequence[tuple[StoredCheck, CheckedCell]]) -> tuple[PastCh
         changed = "+" if (check.commit or "").endswith("+") else ""
         checks.append(
             PastCheck(
-                commit=(check.commit or "")[:SHORT].rstrip("+") + changed,
-                revision=(check.commit or "").rstrip("+"),
+                commit=check.revision[:SHORT] + changed,
+                revision=check.revision,
                 date=check.date.date().isoformat(),
                 processor=" and ".join(sorted(_processors(cell))),
                 verdict=cell.verdict,

@@ -67,6 +67,28 @@ def test_checks_of_a_repository_are_kept_and_shown(esbench: Run, tmp_path: Path)
     assert (len(rows), len({row.count("|") for row in rows})) == (5, 1)
 
 
+def test_commits_of_one_second_are_in_the_order_of_ancestry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    git(checkout, "init", "-q")
+    for number in range(5):
+        git(checkout, "commit", "-q", "--allow-empty", "-m", str(number))
+    commits = git(checkout, "rev-list", "--reverse", "HEAD").split()
+    tested = [commits[n] for n in (4, 0, 2, 3, 1)] + ["f" * 40]
+    for number, commit in enumerate(tested):
+        created = f"2026-03-01T00:00:0{number}+00:00"
+        date = "2026-01-01T00:00:00+00:00"
+        more = {"commit_date": date, "created": created}
+        write_check(tmp_path / "checks", 1, GOOD, commit=f"{commit}+", **more)
+    monkeypatch.chdir(checkout)
+    known = [check.revision for check in only(tmp_path / "checks").checks]
+    assert known == ["f" * 40, *commits]  # what is not known here is first
+    monkeypatch.chdir(tmp_path)
+    assert [check.revision for check in only(tmp_path / "checks").checks] == tested
+
+
 def test_digests_are_compared_with_the_last_measured_check(tmp_path: Path) -> None:
     mine, other = [["a", "b", "c"], ["a", "b", "x"]]
     elsewhere = [{**ORIGIN, "hardware": {"cpu": "B"}}]
