@@ -100,10 +100,33 @@ def test_rows_without_environments_stand_close() -> None:
     assert "addlinespace" not in as_latex(sheet(rows, columns=["score", "algorithm"]))
 
 
+@pytest.mark.parametrize(
+    ("environment", "policy", "chosen", "header"),
+    [
+        ("A", "small", "algorithm,score", "Environment,Policy,Algorithm,Score"),
+        ("A", "default", "algorithm,score", "Environment,Algorithm,Score"),
+        ("A", "small", "score,policy,environment", "Score,Policy,Environment"),
+        ("HalfCheetah-v5", "small", "algorithm,score", "Policy,Algorithm,Score"),
+        ("HalfCheetah-v5", "default", "algorithm,score", "Algorithm,Score"),
+    ],
+)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_chosen_columns_name_what_rows_differ_in(
+    environment: str, policy: str, chosen: str, header: str, terminal: bool
+) -> None:
+    rows = [make_cell(), make_cell(environment=environment, policy=policy)]
+    made = sheet(rows, terminal=terminal, columns=chosen.split(","))
+    assert [*made.header] == header.split(",")
+
+
 def test_notes_explain_the_chosen_columns_only() -> None:
     notes = " ".join(sheet([make_cell()], columns=["algorithm", "seeds"]).notes)
     assert "IQM" not in notes
     assert "interval" not in notes
+    rows = [make_cell(reference=1.0)]
+    for columns, is_cited in (["algorithm", "score"], False), (["reference"], True):
+        notes = " ".join(sheet(rows, columns=columns).notes)
+        assert ("[1]" in notes) == is_cited
 
 
 @pytest.mark.parametrize("columns", [["scre"], ["score", "Score"], [""], ["0"]])

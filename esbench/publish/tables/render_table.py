@@ -128,8 +128,8 @@ def make_sheet(
     return Sheet(list(texts), [list(cells) for cells in zip(*texts.values(), strict=True)])
 
 
-def select(sheet: Sheet, columns: Sequence[str]) -> Sheet:
-    """The columns with these headings, in this order, without best cells.
+def select(sheet: Sheet, columns: Sequence[str], names: Sequence[str] = ()) -> Sheet:
+    """The columns with these headings, in this order, after others of ``names``; no best cells.
 
     Small letters name a heading too, and its last word, such as "interval".
 
@@ -147,6 +147,7 @@ def select(sheet: Sheet, columns: Sequence[str]) -> Sheet:
         places.append(named[name.strip().lower()])
     if len({*places}) < len(places):
         raise UsageError(f"--columns {','.join(columns)}: expected every column once")
+    places = [at for at in map(sheet.header.index, names) if at not in places] + places
     header, *body = [[cells[at] for at in places] for cells in (sheet.header, *sheet.body)]
     return replace(sheet, header=header, body=body, best=frozenset())
 

@@ -209,15 +209,24 @@ def sheet(
         if tail or by is not None or any(not math.isnan(row.selected) for row in rows):
             hidden |= {"Steps", "Time"}
     if columns:
-        table = select(make_sheet(_columns(rows, by, terminal=False), rows), columns)
+        table = _chosen(rows, by, columns)
     else:
         table = make_sheet(_columns(rows, by, terminal), rows, hidden)
     if "Score" in table.header:
         score = table.header.index("Score")
         best = frozenset((n, score) for n, row in enumerate(rows) if row.standing == "best")
         table = replace(table, best=best)
-    notes = score_notes(rows, table.header, overall_notes(rows), chosen=bool(columns))
+    notes = score_notes(rows, table, overall_notes(rows), chosen=bool(columns))
     return replace(table, notes=notes)
+
+
+def _chosen(rows: Sequence[Cell], by: str | None, columns: Sequence[str]) -> Sheet:
+    """The columns of these headings, after environment and policy if rows differ in them."""
+    names = {"Environment": {row.environment for row in rows}}
+    if by is None:  # else the policy is part of the name
+        names["Policy"] = {row.policy for row in rows}
+    several = [name for name, values in names.items() if len(values) > 1]
+    return select(make_sheet(_columns(rows, by, terminal=False), rows), columns, several)
 
 
 def _columns(rows: Sequence[Cell], by: str | None, terminal: bool) -> list[Column[Cell]]:
@@ -310,8 +319,8 @@ def wide_sheet(rows: Sequence[Cell], *, tail: bool = False) -> Sheet:
     )
     if any(NOT_COMPARABLE in text for cells in published for text in cells):
         notes.append(f"{NOT_COMPARABLE}: not comparable, for the reason given.")
-    notes = score_notes(rows, header, notes)
-    return Sheet(header, [*body, *published], notes, best, separated=len(published))
+    table = Sheet(header, [*body, *published], (), best, separated=len(published))
+    return replace(table, notes=score_notes(rows, table, notes))
 
 
 def _wide_order(rows: Sequence[Cell], across: Mapping[str, float]) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from esbench.core.units import counted, format_share, format_steps
-from esbench.publish.tables.render_table import INTERVAL, MADE_BY
+from esbench.publish.tables.render_table import INTERVAL, MADE_BY, Sheet
 from esbench.results.cell import MOST_EXCESS, SAME_TRAINING, Cell, normalized_scores
 from esbench.results.run import Variety
 from esbench.results.statistics.estimates import (
@@ -63,12 +63,13 @@ COLUMN_NOTES: Final = {
 
 
 def score_notes(
-    rows: Sequence[Cell], header: Sequence[str], more: Sequence[str] = (), chosen: bool = False
+    rows: Sequence[Cell], table: Sheet, more: Sequence[str] = (), chosen: bool = False
 ) -> list[str]:
-    """The footnotes of a table with this header; ``more`` stand before the cautions.
+    """The footnotes of a table of rows; ``more`` stand before the cautions.
 
     If its columns are ``chosen``, scores, intervals and names may be left out.
     """
+    header, cells = table.header, {text for cells in table.body for text in cells}
     hardware = dict.fromkeys(item for row in rows for item in row.hardware)
     score, interval, name = (not chosen or text in header for text in ("Score", INTERVAL, NAME))
     statistic = SEED_SCORES[rows[0].statistic]
@@ -81,7 +82,11 @@ def score_notes(
         *[TUNED_NOTE] * (name and any(row.inherited for row in rows)),
         *more,
         *cautions(rows),
-        *(f"[{number}] {text}" for text, number in references_of(rows).items()),
+        *(
+            f"[{number}] {text}"
+            for text, number in references_of(rows).items()
+            if any(f"[{number}]" in cell for cell in cells)
+        ),
         *[f"Time measured on: {'; '.join(hardware)}."] * (bool(hardware) and "Time" in header),
         *command_notes({row.title: row.commands for row in rows}),
     ]
