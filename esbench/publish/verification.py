@@ -8,7 +8,6 @@ p-values are Holm-corrected over the cells.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +15,13 @@ from statistics import fmean
 from typing import Final, Literal, final
 
 from esbench.core.units import NONE, counted, p_is
-from esbench.results.statistics.significance import LEVEL, PERMUTATIONS, holm, p_different
+from esbench.results.statistics.significance import (
+    LEVEL,
+    PERMUTATIONS,
+    all_splits,
+    holm,
+    p_different,
+)
 
 MIN_TESTED_RUNS: Final = 4  # per side: with three, no p-value is below the level
 SCORE_ONLY: Final = 0  # instead of a generation
@@ -171,7 +176,7 @@ def fewest_runs(recorded: int | None, tests: int = 1) -> int:
 
 def smallest_p(recorded: int, new: int) -> float:
     """The smallest possible p-value of a two-sided permutation test of these numbers of scores."""
-    return 2.0 / min(math.comb(recorded + new, new), PERMUTATIONS)
+    return 2.0 / (all_splits(recorded, new) or PERMUTATIONS)
 
 
 def sentences(verification: Verification) -> list[str]:

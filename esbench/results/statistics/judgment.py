@@ -179,7 +179,7 @@ def judge(
 
     A cell without measurements (None) still takes its share of the level, so the choice of cells
     may depend on earlier results. ``seed`` names the stream of random permutations, used if there
-    are more than ``resamples``, or than the level needs.
+    are too many for all to be tried (``all_splits``): ``resamples``, or as many as the level needs.
 
     Raises:
         UsageError: the level is too small for this number of cells.

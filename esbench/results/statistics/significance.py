@@ -20,8 +20,8 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import combinations
+from functools import lru_cache
+from itertools import chain, combinations
 from statistics import fmean
 from typing import Final, Literal, TypeAlias, final
 
@@ -175,7 +175,8 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 OMNIBUS: Final[tuple[TestStatistic, ...]] = ("mean", "ranks", "iqm")
 MOST_FLIPS: Final = 2_000_000  # signs at once
-PERMUTATIONS: Final = 20_000  # all 12,870 of eight seeds against eight
+PERMUTATIONS: Final = 20_000  # random ones
+MOST_SPLITS: Final = 200_000  # all 184,756 of ten seeds against ten
 EPSILON: Final = float(np.finfo(np.float64).eps)
 
 
@@ -188,8 +189,8 @@ def p_greater(
 ) -> float:
     """The p-value of a permutation test for "the scores ``high`` are above ``low``".
 
-    Both are [runs]. Exact if there are at most ``resamples`` splits of the scores into two sides.
-    Otherwise it uses as many random ones, of the stream ``seed``, including the observed one
+    Both are [runs]. Exact if the splits of the scores into two sides are few (``all_splits``).
+    Otherwise it uses ``resamples`` random ones, of the stream ``seed``, including the observed one
     (Phipson and Smyth, SAGMB 9, 2010). Several ``statistics`` are combined by the smallest p-value.
     For the mean it equals ``scipy.stats.permutation_test`` and is faster: cells share the splits,
     and a statistic of all splits is one matrix product.
@@ -199,20 +200,39 @@ def p_greater(
     order = np.argsort(scores, kind="stable")
     scores = scores[order]
     observed = order < ours.size
-    contrasts = partial(_contrasts, ours.size, theirs.size, seed, resamples)
-    has_all = math.comb(scores.size, ours.size) <= resamples
-    own = np.argmax(((contrasts(0.0) > 0) == observed).all(axis=1)) if has_all else -1
-    columns = []
+    splits = all_splits(ours.size, theirs.size, resamples)
+    own = _place(np.flatnonzero(observed).tolist(), scores.size) if splits else -1
+    drawn = (0, 0) if splits else (seed, resamples)
+    tested = []
     for statistic in statistics:
         trimmed = TRIMMED if statistic == "iqm" else 0.0
         values, scale = _centered(scores, statistic, int(trimmed * min(ours.size, theirs.size)))
-        differences = contrasts(trimmed) @ values
-        if not has_all:
+        differences = _contrasts(ours.size, theirs.size, *drawn, trimmed) @ values
+        if not splits:
             differences = np.append(differences, _contrast(observed[None], trimmed) @ values)
         # Equal sums may differ in their last bits, by the order in which they are added.
-        columns.append(_numbers_below(differences, 4 * EPSILON * scores.size * scale))
-    most = np.max(columns, axis=0)  # the more splits are below one, the smaller is its p-value
-    return float(np.mean(most >= most[own]))
+        tested.append((differences, 4 * EPSILON * scores.size * scale))
+    most, tolerance = tested[0]
+    if len(tested) > 1:  # the more splits are below one, the smaller is its p-value
+        most, tolerance = np.max([_numbers_below(*each) for each in tested], axis=0), 0.0
+    return float(np.mean(most >= most[own] - tolerance))
+
+
+def all_splits(first: int, second: int, resamples: int = PERMUTATIONS) -> int:
+    """The number of splits into sides of these numbers of runs, 0 if they are not all tried.
+
+    All are tried up to ``resamples``, and up to ``MOST_SPLITS`` unless fewer resamples than by
+    default are asked for.
+    """
+    most = resamples if resamples < PERMUTATIONS else max(resamples, MOST_SPLITS)
+    splits = math.comb(first + second, first)
+    return splits if splits <= most else 0
+
+
+def _place(chosen: Sequence[int], number: int) -> int:
+    """The place of a combination of ascending numbers below ``number`` in ``combinations``."""
+    after = (math.comb(number - 1 - each, len(chosen) - place) for place, each in enumerate(chosen))
+    return math.comb(number, len(chosen)) - 1 - sum(after)
 
 
 def p_different(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
@@ -296,10 +316,11 @@ def _contrast(splits: Bools, trimmed: float) -> Floats:
 
 @lru_cache(maxsize=8)
 def _contrasts(ours: int, theirs: int, seed: int, resamples: int, trimmed: float) -> Floats:
-    """``_contrast`` of all splits of sorted scores, or of ``resamples`` - 1 random ones."""
+    """``_contrast`` of ``resamples`` - 1 random splits of sorted scores, or of all for 0."""
     total = ours + theirs
-    if math.comb(total, ours) <= resamples:
-        chosen = np.array(list(combinations(range(total), ours)), dtype=np.intp)
+    if not resamples:
+        places = chain.from_iterable(combinations(range(total), ours))
+        chosen = np.fromiter(places, np.intp).reshape(-1, ours)
     else:
         keys = stream(seed, Purpose.PERMUTATION, ours, theirs).random((resamples - 1, total))
         chosen = np.argpartition(keys, ours - 1, axis=1)[:, :ours]
