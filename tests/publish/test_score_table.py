@@ -360,7 +360,7 @@ def test_algorithms_are_summed_up_over_environments(tmp_path: Path) -> None:
     lines = notes_with(rows, "Over all")
     assert lines[0] == (
         "Over all environments, normalized: openai_es: IQM 1.00 [1.00, 1.00], mean 1.00, "
-        "median 1.00, optimality gap 0.00."
+        "median of the environments' means 1.00, optimality gap 0.00."
     )
     assert lines[1].startswith("Over all environments, normalized: snes: IQM 1.00 [")
     assert len(lines) == 2

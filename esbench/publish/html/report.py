@@ -70,7 +70,7 @@ OVERALL: Final[tuple[Column[Overall], ...]] = (
     Column("iqm", None, "IQM", format_share),
     Column("", attrgetter("low", "high"), INTERVAL, partial(interval_text, write=format_share)),
     Column("mean", None, "Mean", format_share),
-    Column("median", None, "Median", format_share),
+    Column("median", None, "Median of the environments' means", format_share),
     Column("optimality_gap", None, "Optimality gap", format_share),
 )
 POINTS: Final = 100  # of a line across environments

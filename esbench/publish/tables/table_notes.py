@@ -247,8 +247,8 @@ def overall_notes(rows: Sequence[Cell]) -> list[str]:
     names = {item.name for item in found}
     missing = {row.environment for row in rows} - used | {row.name for row in rows} - names
     return [
-        f"{OVER_ALL}: {item.name}: IQM {overall_text(item)}, mean "
-        f"{format_share(item.mean)}, median {format_share(item.median)}, optimality gap "
+        f"{OVER_ALL}: {item.name}: IQM {overall_text(item)}, mean {format_share(item.mean)}, "
+        f"median of the environments' means {format_share(item.median)}, optimality gap "
         f"{format_share(item.optimality_gap)}."
         for item in found
     ] + [f"Not over all environments: {', '.join(sorted(missing))}."] * bool(missing)

@@ -357,7 +357,7 @@ class Overall:
     """Statistics of one algorithm's normalized scores over all runs of all environments.
 
     The IQM has a 95 % stratified percentile bootstrap interval, NaN with fewer than three seeds in
-    an environment.
+    an environment. The median is that of the means of the environments.
     """
 
     name: str
