@@ -40,6 +40,7 @@ def make_cell(
     source: str = "a paper",
     comparable: bool = False,
     note: str = "",
+    reference_steps: float | None = None,
     commands: Sequence[str] = ("esbench run a",),
     **changes: Any,
 ) -> Cell:
@@ -60,7 +61,12 @@ def make_cell(
         for seed in range(seeds + unfinished)
     )
     published = PublishedScore(
-        method=method, score=reference or 0.0, source=source, comparable=comparable, note=note
+        method=method,
+        score=reference or 0.0,
+        env_steps=reference_steps,
+        source=source,
+        comparable=comparable,
+        note=note,
     )
     cell = Cell(
         environment=environment,

@@ -325,6 +325,7 @@ def test_the_best_of_an_environment_and_what_is_tied_with_it_are_marked(tmp_path
         ({"selected": 1.0}, "Selected: "),
         ({"random": 0.0, "reference": 1.0}, "Normalized: "),
         ({"reference": 1.0, "note": "longer"}, "[1] HalfCheetah-v5: A, a paper; NOT comparable (l"),
+        ({"reference": 1.0, "reference_steps": 5e5}, "a paper, 500 k steps; NOT comparable"),
         ({"statistic": "tail"}, "worst 10 %"),
     ],
 )

@@ -227,12 +227,14 @@ def references_of(rows: Sequence[Cell]) -> dict[str, int]:
 
 
 def reference_text(row: Cell) -> str:
-    """Method, source and comparability of the published score of a row that has one."""
+    """Method, source, steps and comparability of the published score of a row that has one."""
     assert row.reference is not None
     comparable = "comparable" if row.reference.comparable else "NOT comparable"
     note = f" ({row.reference.note})" if row.reference.note else ""
     source = f"{row.reference.method}, {row.reference.source}"
-    return f"{row.environment}: {source}; {comparable}{note}"
+    steps = row.reference.env_steps
+    trained = "" if steps is None else f", {format_steps(steps)} steps"
+    return f"{row.environment}: {source}{trained}; {comparable}{note}"
 
 
 def overall_notes(rows: Sequence[Cell]) -> list[str]:
