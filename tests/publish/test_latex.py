@@ -166,6 +166,13 @@ def test_a_renaming_is_a_known_name_and_a_new_one(text: str) -> None:
         renamed(SHEET, [text], {"snes"})
 
 
+@pytest.mark.parametrize("names", ["snes=ars", "snes=new ars=new", "snes=ars ars=snes"])
+def test_two_names_do_not_become_one(names: str) -> None:
+    with pytest.raises(UsageError, match="--rename"):
+        renamed(SHEET, names.split(), {"snes", "ars"})
+    renamed(SHEET, ["snes=new", "ars=snes"], {"snes", "ars"})
+
+
 @pytest.mark.parametrize("label", ["a b", "a}", "\\x", "50%"])
 def test_a_label_without_markup(label: str) -> None:
     with pytest.raises(UsageError, match="--label"):

@@ -90,7 +90,8 @@ class Paper:
 def renamed(sheet: Sheet, names: Sequence[str], known: Collection[str]) -> Sheet:
     """A sheet in which each text "OLD=NEW" of ``names`` has replaced a name that is ``known``.
 
-    Commands keep the names that they need. UsageError for a text without "=", or another name.
+    Commands keep the names that they need. UsageError for a text without "=", for a name that the
+    table does not have, and for a new one that it has.
     """
     for text in names:
         found = [name for name in known if text.startswith(f"{name}=")]
@@ -100,6 +101,10 @@ def renamed(sheet: Sheet, names: Sequence[str], known: Collection[str]) -> Sheet
             raise UsageError(f"--rename {text}: expected OLD=NEW, such as snes=SNES")
         if old not in known:
             raise unknown("name in the table", old, known)
+        known = {*known} - {old}
+        if new in known:
+            raise UsageError(f"--rename {text}: expected a name that is not in the table")
+        known.add(new)
         whole = re.compile(rf"(?<![\w:/.-]){re.escape(old)}(?![\w/-]|[:.]\w)")
 
         def write(text: str, whole: re.Pattern[str] = whole, new: str = new) -> str:
