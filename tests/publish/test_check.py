@@ -351,6 +351,13 @@ def test_markdown_has_a_row_a_cell_and_the_outcome_first(all_kinds: CheckReport)
     assert "regression: 20.9% of the range lower" in rows[1]
 
 
+def test_the_headline_counts_verdicts_in_english(all_kinds: CheckReport) -> None:
+    twice = replace(all_kinds, cells=all_kinds.cells * 2)
+    for report, words in ((all_kinds, "1 regression,"), (twice, "2 regressions,")):
+        assert words in verdicts.headline(report)
+    assert "2 no worse," in verdicts.headline(twice)
+
+
 def test_junit_counts_failures_errors_and_skipped(all_kinds: CheckReport) -> None:
     (suite,) = ElementTree.fromstring(verdicts.as_junit(all_kinds))
     counts = {"tests": "5", "failures": "1", "errors": "1", "skipped": "1"}

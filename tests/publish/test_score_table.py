@@ -336,6 +336,20 @@ def test_a_footnote_says_what_weakens_or_explains_a_row(
     assert notes_with([make_cell(**changes)], words)
 
 
+def test_a_command_names_few_of_its_rows() -> None:
+    cells = [make_cell(algorithm=f"a{number}", commands=("one",)) for number in range(5)]
+    for number, names in ((3, "a0, a1, a2"), (4, "a0, a1, and 2 more")):
+        other = make_cell(algorithm="b", commands=("two",))
+        (note,) = notes_with([*cells[:number], other], ": one")
+        assert note.replace(" on HalfCheetah-v5", "") == f"Made by ({names}): one"
+    assert notes_with(cells, "Made by: one")
+
+
+@pytest.mark.parametrize(("seeds", "shown"), [(1, False), (2, True)])
+def test_of_one_seed_nothing_is_left_out(seeds: int, shown: bool) -> None:
+    assert bool(notes_with([make_cell(seeds=seeds)], "IQM: leaves out")) == shown
+
+
 @pytest.mark.parametrize(("seeds", "marked"), [(2, False), (3, True)])
 def test_with_fewer_than_three_seeds_nothing_is_marked(
     tmp_path: Path, seeds: int, marked: bool

@@ -34,6 +34,8 @@ def test_steps_beyond_the_budget_are_noted_and_refused_alike(
         assert cell.is_agent
     notes = [note for note in sheet([cell]).notes if "more environment steps than" in note]
     assert len(notes) == noted
+    other = {"search": "agents", "agent": "a search"}[kind]
+    assert not any(other in note for note in notes)
     if refused:
         with pytest.raises(UsageError, match="100% more environment steps"):
             require_comparable([cell])

@@ -38,6 +38,8 @@ MARKS: Final = {
     Verdict.NOT_MEASURED: "⚪",
 }
 
+NOUNS: Final = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+
 JUDGED_BY: Final[dict[EpisodeStatistic, str]] = {
     "tail": "The score of a seed is its tail: the mean of the worst 10 % of its held-out episodes.",
     "area": "The score of a seed is the area under its learning curve up to the budget, "
@@ -54,8 +56,10 @@ OUTCOMES: Final = {
 
 def headline(report: CheckReport) -> str:
     """The outcome in one sentence."""
+    found = {verdict: number for verdict in Verdict if (number := report.count(verdict))}
     counts = ", ".join(
-        f"{number} {verdict.value}" for verdict in Verdict if (number := report.count(verdict))
+        counted(number, verdict.value) if verdict in NOUNS else f"{number} {verdict.value}"
+        for verdict, number in found.items()
     )
     outcome = OUTCOMES[report.exit_code]
     if report.exit_code == EXIT_SAME and report.count(Verdict.INCONCLUSIVE):

@@ -381,8 +381,7 @@ def _cautions(pairs: Sequence[Pair]) -> list[str]:
         notes.append(f"{counted(unfinished, 'trial')} without a score left out.")
     notes += grouped((_place(pairs, pair), text) for pair in pairs for text in _diverged(pair))
     for pair in pairs:
-        sides = {"A": pair.first.overspent, "B": pair.second.overspent}
-        if over := excess_text(sides, "A and B"):
+        if over := excess_text({"A": pair.first, "B": pair.second}, "A and B"):
             notes.append(f"{_place(pairs, pair)}: {over}")
         if settings := _differences(pair.first, pair.second):
             notes.append(f"{_place(pairs, pair)}: A and B differ in {'; '.join(settings)}.")

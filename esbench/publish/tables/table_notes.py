@@ -22,7 +22,8 @@ from esbench.results.statistics.significance import LEVEL
 
 FEW_SEEDS: Final = 10
 NOTED: Final = 0.05  # of the budget of steps; more is said in tables, comparisons and plans
-WHY: Final = "a search finishes its last generation, and some agents their training"
+WHY: Final = ("a search finishes its last generation", "some agents finish their training")
+MOST_TITLES: Final = 3  # of the rows that a command made
 COVERED: Final = {3: 75, 4: 88, 5: 90}  # percent, by seeds: plots/error_rates.md
 ONE_EPISODE: Final = (
     "every held-out episode is the same one, because the environment is deterministic. The score "
@@ -124,7 +125,7 @@ def _of_environment(rows: Sequence[Cell]) -> Iterator[str]:
     if len(budgets) > 1:
         listed = ", ".join(map(format_steps, budgets))
         yield f"different budgets of steps ({listed}). Compare rows of equal budgets only."
-    if over := excess_text({row.name: row.overspent for row in rows}):
+    if over := excess_text({row.name: row for row in rows}):
         yield over
 
 
@@ -154,18 +155,19 @@ def _of_row(row: Cell, group: Sequence[Cell]) -> Iterator[str]:
         yield ", ".join(row.differs)
 
 
-def excess_text(excess: Mapping[str, float], all_of_them: str = "every row") -> str:
-    """The rows whose excess is noted, by their names, as one sentence; empty if there is none.
+def excess_text(cells: Mapping[str, Cell], all_of_them: str = "every row") -> str:
+    """The cells whose excess is noted, by their names, as one sentence; empty if there is none.
 
     "snes, pgpe: 7% to 23% more environment steps than the budget, because ..."
     """
-    noted = {name: share for name, share in excess.items() if NOTED < share < MOST_EXCESS}
+    noted = {name: cell for name, cell in cells.items() if NOTED < cell.overspent < MOST_EXCESS}
     if not noted:
         return ""
-    names = all_of_them if len(noted) == len(excess) > 1 else ", ".join(noted)
-    low, high = (f"{share:.0%}" for share in (min(noted.values()), max(noted.values())))
-    extent = low if low == high else f"{low} to {high}"
-    return f"{names}: {extent} more environment steps than the budget, because {WHY}."
+    names = all_of_them if len(noted) == len(cells) > 1 else ", ".join(noted)
+    shares = [cell.overspent for cell in noted.values()]
+    extent = " to ".join(dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares))))
+    why = " and ".join(WHY[is_agent] for is_agent in sorted({c.is_agent for c in noted.values()}))
+    return f"{names}: {extent} more environment steps than the budget, because {why}."
 
 
 def planned_text(largest: Mapping[str, float]) -> str:
@@ -193,9 +195,9 @@ def grouped(notes: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def left_out(seeds: Iterable[int]) -> list[str]:
-    """A note on what the IQM leaves out, from the number of seeds of each row."""
+    """A note on what the IQM leaves out, from the number of seeds of each row; not of one seed."""
     rows: dict[int, list[str]] = {}
-    for number in sorted({*seeds} - {0}, reverse=True):
+    for number in sorted({*seeds} - {0, 1}, reverse=True):
         rows.setdefault(int(TRIMMED * number), []).append(str(number))
     texts = []
     for cut, numbers in rows.items():
@@ -265,10 +267,13 @@ def overall_text(item: Overall, separator: str = " ") -> str:
 
 
 def command_notes(commands: Mapping[str, Sequence[str]]) -> list[str]:
-    """One note per command, with the titles of the rows it made unless it made all of them."""
+    """One note per command, with titles of the rows it made unless it made all of them."""
     notes = []
     for command in dict.fromkeys(command for own in commands.values() for command in own):
         made = [title for title, own in commands.items() if command in own]
-        which = "" if len(made) == len(commands) else f" ({', '.join(made)})"
+        is_of_all = len(made) == len(commands)
+        if len(made) > MOST_TITLES:
+            made[MOST_TITLES - 1 :] = [f"and {len(made) - MOST_TITLES + 1} more"]
+        which = "" if is_of_all else f" ({', '.join(made)})"
         notes.append(f"{MADE_BY}{which}: {command}")
     return notes
