@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from checkout import LEADERBOARD, ROOT
 from fake_entries import fake_suite
+from past_checks import write_check
 from playwright.sync_api import Browser, Locator, Page
 from programs import chromium
 from report_folder import ALGORITHMS, ENVIRONMENTS, write_folder
 
+from esbench.publish.history import history
+from esbench.publish.html.history_page import history_page
 from esbench.publish.html.leaderboard_page import as_page
 from esbench.publish.html.report import write_report
 from esbench.publish.leaderboard.films import films_folder, read_films
@@ -248,6 +251,23 @@ def test_the_leaderboard_filters_sorts_and_shows_films(browser: Browser, board: 
         film.scroll_into_view_if_needed()
         assert film.evaluate("image => image.decode().then(() => image.naturalWidth)") == 320
         assert page.locator(".replay code").inner_text() == command
+
+
+@pytest.mark.parametrize("width", [PHONE["width"], 1280])
+def test_the_legend_of_a_history_is_above_the_names_of_changes(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    for number, score in enumerate([500.0] * 4 + [100.0] * 8):
+        scores = [score + number + seed / 8 for seed in range(8)]
+        write_check(tmp_path / "checks", number, scores)
+    page_file = tmp_path / "h.html"
+    page_file.write_text(history_page(history([tmp_path / "checks"])), encoding="utf-8")
+    with opened(browser, page_file, viewport={"width": width, "height": 900}) as page:
+        name, legend = (page.locator(each).first for each in (".annotation", ".legend"))
+        boxes = name.bounding_box(), legend.bounding_box()
+    assert boxes[0] is not None
+    assert boxes[1] is not None
+    assert boxes[1]["y"] + boxes[1]["height"] <= boxes[0]["y"] + 1
 
 
 def test_a_phone_shows_every_name_and_score_of_the_leaderboard(

@@ -41,6 +41,7 @@ BESIDE: Final = {**NOTE, "x": 1, "xref": "paper", "xanchor": "left", "align": "l
 CLOSE: Final = 0.12  # names nearer than this share of the axis would overlap
 LETTER: Final = 6.5  # width [px]
 ABOVE: Final = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+HIGHER: Final = 1.14  # above the names of places
 _PARTIAL: Final = re.compile(r" of \d|unfinished|\N{DAGGER}")
 
 
@@ -67,7 +68,8 @@ def make_chart(chart: Chart) -> Json:
     ]:
         layout["margin"] = {"b": 40, "l": 40, "r": 12 + LETTER * max(map(len, beside)), "t": 16}
     if chart.ticks is not None:
-        layout |= {"showlegend": True, "legend": ABOVE}
+        above = {**ABOVE, "y": HIGHER} if chart.places else ABOVE
+        layout |= {"showlegend": True, "legend": above}
     data = [trace for curve in chart.curves for trace in _traces(curve, chart)]
     for before, trace in pairwise(data if chart.is_history else ()):
         trace["showlegend"] = trace["name"] != before["name"]
