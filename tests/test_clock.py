@@ -34,6 +34,14 @@ def test_a_gap_counts_as_one_tick(now: list[float], gaps: list[float], seconds: 
     assert (last if gaps else running()) == seconds
 
 
+def test_what_is_late_at_every_look_is_slow_and_not_stopped(now: list[float]) -> None:
+    running = RunningTime(stops=1)
+    for _ in range(3):
+        now[0] += 30.0
+        last = running()
+    assert last == TICK + 60.0
+
+
 @pytest.mark.parametrize(("gap", "waits"), [(0.5, 4), (1e6, 4), (0.25, 8)])
 def test_a_limit_is_reached_by_steps_of_a_tick(now: list[float], gap: float, waits: int) -> None:
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from threading import Thread
@@ -17,17 +18,20 @@ class RunningTime:
 
     A look that comes much later is that of a process that was stopped or frozen. With a container
     or the machine, all that it waits for was frozen, too; Ctrl-Z leaves its child processes
-    running. The time until then counts as one ``TICK``.
+    running. The time until then counts as one ``TICK``, at most ``stops`` times: what is slow is
+    late at every look.
     """
 
-    def __init__(self) -> None:
-        self._last, self._total = time.monotonic(), 0.0
+    def __init__(self, stops: float = math.inf) -> None:
+        self._last, self._total, self._stops = time.monotonic(), 0.0, stops
 
     def __call__(self) -> float:
         """The seconds so far."""
         now = time.monotonic()
         since, self._last = now - self._last, now
-        self._total += since if since <= LATE else TICK
+        is_stop = since > LATE and self._stops > 0
+        self._stops -= is_stop
+        self._total += TICK if is_stop else since
         return self._total
 
 

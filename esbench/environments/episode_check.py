@@ -195,7 +195,7 @@ def is_deterministic(name: str, kwargs: dict[str, Any], wrappers: Wrappers = ())
                 zip_longest(_episode(first, seed), _episode(second, PAIRS + seed, seed))
             )
         )
-        running = RunningTime()
+        running = RunningTime(stops=1)
         for number, (mine, other) in islice(steps, PAIRED_STEPS):
             if mine != other:
                 return False
@@ -326,7 +326,7 @@ def _layers(env: Environment) -> list[Environment]:
 
 
 def _limited(steps: Iterator[_Item], most: int, seconds: float) -> Iterator[_Item]:
-    running = RunningTime()
+    running = RunningTime(stops=1)  # a slow environment has more
     return takewhile(lambda _: running() < seconds, islice(steps, most))
 
 

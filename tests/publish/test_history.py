@@ -220,7 +220,9 @@ def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
     assert [list(np.asarray(line.get_xdata())) for line in dotted] == [[3.5, 3.5]]
     scattered: list[Any] = [part for part in above.collections if part.get_label()[0] != "_"]
     points = {part.get_label(): part for part in scattered}
-    assert set(points) == {"digests changed", "same digests"}
+    assert set(points) == {"digests changed", "same digests", "level"}
+    segments = points["level"].get_segments()
+    assert [each[:, 0].tolist() for each in segments] == [[-0.4, 3.4], [3.6, 5.4]]
     for name, places in (("digests changed", [0, 2, 4]), ("same digests", [1, 3, 5])):
         assert points[name].get_offsets()[:, 0].tolist() == places
         is_white = (points[name].get_facecolor() == 1).all(axis=1)

@@ -22,8 +22,9 @@ from esbench.core.errors import UsageError
 from esbench.core.files import distinct_names, safe_name
 from esbench.core.settings import Table
 from esbench.core.units import format_number, format_share
-from esbench.publish.figures.chart import Chart, grid_drawing
+from esbench.publish.figures.chart import Chart, Curve, grid_drawing
 from esbench.publish.figures.drawing import Drawing
+from esbench.publish.figures.style import BLUE, Style
 from esbench.publish.leaderboard.films import Film
 from esbench.publish.leaderboard.suites import (
     SettingsOrigin,
@@ -126,9 +127,15 @@ def test_every_figure_has_every_algorithm_and_environment(suite: Suite) -> None:
         suite_drawings(read_suite("mujoco-mlp", []))
 
 
-def test_a_square_panel_without_points_is_drawn() -> None:
-    empty = Chart(title="Ant-v5", x_label="x", y_label="y", curves=[], is_square=True)
-    assert [axes.get_title() for axes in grid_drawing([empty], "").make().axes] == ["Ant-v5"]
+@pytest.mark.parametrize("ends", [[], [(500.0, 500.0)], [(0.0, 0.0)]])
+def test_a_square_panel_with_one_point_or_none_is_drawn(ends: list[tuple[float, float]]) -> None:
+    none = np.zeros(0)
+    curves = [
+        Curve("_a", "_a", Style(BLUE, "-", "o"), none, none, none, none, end=end) for end in ends
+    ]
+    chart = Chart(title="Ant-v5", x_label="x", y_label="y", curves=curves, is_square=True)
+    (axes,) = grid_drawing([chart], "").make().axes
+    assert not ends or axes.get_xlim() == axes.get_ylim()
 
 
 def test_a_profile_has_the_algorithms_that_have_run_everywhere(

@@ -102,6 +102,7 @@ class Chart:
         is_share: y goes from none to all.
         is_whole: x counts something.
         is_square: both axes have the same ends, and a line where x and y are equal.
+        from_zero: y begins at zero.
         log_x, log_y: the axis is logarithmic.
         nearest_zero: y is logarithmic below this negative number, and not distinguished above it.
         x_range: the ends of x, by default those of the curves.
@@ -120,6 +121,7 @@ class Chart:
     is_share: bool = False
     is_whole: bool = False
     is_square: bool = False
+    from_zero: bool = False
     log_x: bool = False
     log_y: bool = False
     nearest_zero: float | None = None
@@ -218,7 +220,7 @@ def grid_drawing(charts: Sequence[Chart], caption: str) -> Drawing:
         for axes in panels[len(charts) :]:
             axes.set_visible(False)
         figure.supylabel(charts[0].y_label, fontsize=9)
-        return {name: lines[name] for name in names}
+        return {name: lines[name] for name in names if name in lines}
 
     return Drawing(0.5 + ROW_HEIGHT * rows, names, draw, caption=caption)
 
@@ -274,7 +276,9 @@ def _draw_chart(axes: Axes, chart: Chart, ticks: int) -> None:
     for place, name in chart.places:
         axes.axvline(place, **MARK)
         at = axes.get_xaxis_transform()
-        axes.annotate(name, (place, 1), (0, 2), at, horizontalalignment="center", **NOTE)
+        is_late = chart.is_history and place > len(chart.ticks or ()) / 2
+        side = ("right" if is_late else "left") if chart.is_history else "center"
+        axes.annotate(name, (place, 1), (0, 2), at, horizontalalignment=side, **NOTE)
     if chart.is_square and chart.curves:
         _make_square(axes, ticks)
     if not chart.curves:
@@ -334,9 +338,11 @@ def _draw_history(axes: Axes, chart: Chart) -> None:
             look: dict[str, Any] = {"marker": marker, "c": faces, "edgecolors": color}
             axes.scatter(curve.x, curve.y, 20, zorder=3, label=curve.label, **look)
         else:
-            look = {"color": color, "linewidth": 1, "drawstyle": "steps-mid"}
-            axes.plot(curve.x, curve.y, label=curve.label, **look)
-    if not is_banded(chart.curves) and np.nanmin(chart.values) >= 0:  # speeds
+            first = np.flatnonzero(np.diff(curve.y, prepend=np.nan))
+            last = np.append(first[1:], len(curve.y)) - 1
+            places = curve.y[first], curve.x[first] - 0.4, curve.x[last] + 0.4
+            axes.hlines(*places, colors=color, linewidth=1, label=curve.label)
+    if chart.from_zero:
         axes.margins(y=0.15)
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: _tick(value))
@@ -369,7 +375,7 @@ def _make_square(axes: Axes, ticks: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
     limits = [*axes.dataLim.intervalx, *axes.dataLim.intervaly]
-    margin = 0.1 * (max(limits) - min(limits))
+    margin = 0.1 * (max(limits) - min(limits) or abs(max(limits)) or 1.0)
     both = min(limits) - margin, max(limits) + margin
     axes.set(xlim=both, ylim=both)
     axes.axline((0, 0), slope=1, **MARK)

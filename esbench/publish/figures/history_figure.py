@@ -93,6 +93,7 @@ def _chart(
             if not math.isnan(change)
         ],
         ticks=ticks,
+        from_zero=name == "speed",
     )
 
 

@@ -221,10 +221,11 @@ def p_greater(
 def all_splits(first: int, second: int, resamples: int = PERMUTATIONS) -> int:
     """The number of splits into sides of these numbers of runs, 0 if they are not all tried.
 
-    All are tried up to ``resamples``, and up to ``MOST_SPLITS`` unless fewer resamples than by
-    default are asked for.
+    All are tried up to ``resamples``, and up to ``MOST_SPLITS`` of 20 runs unless fewer resamples
+    than by default are asked for; the sides of more runs take more memory.
     """
-    most = resamples if resamples < PERMUTATIONS else max(resamples, MOST_SPLITS)
+    runs = max(20, first + second)
+    most = resamples if resamples < PERMUTATIONS else max(resamples, 20 * MOST_SPLITS // runs)
     splits = math.comb(first + second, first)
     return splits if splits <= most else 0
 
