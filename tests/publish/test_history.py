@@ -84,7 +84,7 @@ def test_commits_of_one_second_are_in_the_order_of_ancestry(
         write_check(tmp_path / "checks", 1, GOOD, commit=f"{commit}+", **more)
     monkeypatch.chdir(checkout)
     known = [check.revision for check in only(tmp_path / "checks").checks]
-    assert known == ["f" * 40, *commits]  # what is not known here is first
+    assert known == ["f" * 40, *commits]  # unknown commits come first
     monkeypatch.chdir(tmp_path)
     assert [check.revision for check in only(tmp_path / "checks").checks] == tested
 
@@ -223,6 +223,7 @@ def test_the_figure_shows_changes_and_equal_digests(tmp_path: Path) -> None:
     assert set(points) == {"digests changed", "same digests", "level"}
     segments = points["level"].get_segments()
     assert [each[:, 0].tolist() for each in segments] == [[-0.4, 3.4], [3.6, 5.4]]
+    assert (above.get_ylim()[0] == 0.0, below.get_ylim()[0] == 0.0) == (False, True)
     for name, places in (("digests changed", [0, 2, 4]), ("same digests", [1, 3, 5])):
         assert points[name].get_offsets()[:, 0].tolist() == places
         is_white = (points[name].get_facecolor() == 1).all(axis=1)

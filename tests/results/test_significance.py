@@ -11,6 +11,8 @@ from scipy.stats import rankdata
 from esbench.core.arrays import Floats
 from esbench.results.statistics.significance import (
     OMNIBUS,
+    PERMUTATIONS,
+    all_splits,
     chances_of_best,
     change_points,
     compare,
@@ -254,3 +256,21 @@ def test_real_changes_are_found_where_they_are() -> None:
 @pytest.mark.parametrize("samples", [[], [[1.0]], [[1.0, 2.0]], [[1.0]] * 50])
 def test_without_a_difference_there_is_no_change(samples: list[list[float]]) -> None:
     assert change_points(samples) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "resamples", "splits"),
+    [
+        (8, 8, PERMUTATIONS, 12_870),
+        (10, 10, PERMUTATIONS, 184_756),
+        (10, 11, PERMUTATIONS, 0),
+        (3, 100, PERMUTATIONS, 0),  # 176,851 of many runs
+        (2, 60, PERMUTATIONS, 1_891),
+        (8, 8, 12_869, 0),
+        (10, 10, 19_999, 0),  # fewer than by default were asked for
+    ],
+)
+def test_all_splits_are_tried_if_they_are_few(
+    first: int, second: int, resamples: int, splits: int
+) -> None:
+    assert all_splits(first, second, resamples) == splits

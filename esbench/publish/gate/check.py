@@ -113,8 +113,6 @@ def check(
     reports = [CellReport(cell, verdict=Verdict.INCONCLUSIVE) for cell in wanted]
     for look, (seeds, share) in enumerate(zip(sequence or [0], shares, strict=True)):
         left = [report.frozen for report in reports if report.verdict is Verdict.INCONCLUSIVE]
-        if not left:
-            break
         if train and (missing := _missing_trials(left, found, seeds, folder)):
             train(seeds, missing)
             found = load_cells(folder)

@@ -244,7 +244,7 @@ def _check_episodes(trial: TrialFolder, spec: TrialSpec, pool: Engine) -> Arrays
 def _all_planned(
     entries: Sequence[tuple[Entry, dict[int, Arrays]]], out: Path
 ) -> dict[Path, tuple[SubmitAction, dict[Path, bytes]]]:
-    """What is done with the file of each entry, and what is written, by path.
+    """The action for the file of each entry, and the content of the files to write, by path.
 
     UsageError as ``submit``, with every file that differs.
     """

@@ -321,7 +321,7 @@ WITHIN: Final = (attrgetter("environment"), _beside_algorithm)
 def _matched(
     ours: Sequence[Cell], theirs: Sequence[Cell], keys: Sequence[Callable[[Cell], Any]]
 ) -> list[tuple[Cell, Cell]]:
-    """The cells with an equal key of which each side has one, for one of the keys."""
+    """The pairs of cells with an equal key that no other cell of their side has; any key counts."""
     pairs = set()
     for key in keys:
         mine, others = _alone(ours, key), _alone(theirs, key)
